@@ -1,1 +1,1 @@
-"""Measures penstock beside its rivals and the limits of the machine: ``python -m benchmarks``."""
+"""Compares penstock with its rivals and with the limits of the machine: ``python -m benchmarks``."""

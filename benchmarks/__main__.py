@@ -1,4 +1,4 @@
-"""One command, one table: ``python -m benchmarks``. The README says how to read it."""
+"""Runs the benchmarks and prints one table: ``python -m benchmarks``. The README explains how to read the table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIVALS = ("tensorflow", "others", "ffcv", "mxnet")
 
 
 def arguments() -> argparse.Namespace:
-    """What the command was asked to do."""
+    """The arguments of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description="penstock beside its rivals and the limits."
     )
@@ -104,7 +104,7 @@ def penstock_python(given: Path | None) -> Path:
 
 
 def chosen_cases(names: list[str] | None) -> list[Case]:
-    """The cases asked for, in the order of the table."""
+    """The requested cases, in the order of the table."""
     cases = [c for c in CASES if not names or any(c.name.startswith(n) for n in names)]
     if not cases:
         sys.exit(f"no such case; there are: {', '.join(c.name for c in CASES)}")
@@ -112,12 +112,12 @@ def chosen_cases(names: list[str] | None) -> list[Case]:
 
 
 def chosen_engines(names: list[str] | None) -> list[str]:
-    """The engines asked for, in the order of the table."""
+    """The requested engines, in the order of the table."""
     return [e for e in ENGINES if not names or e in names]
 
 
 def data_folder(args: argparse.Namespace, cases: list[Case]) -> Path:
-    """Where the data goes; ends the program where there is no room."""
+    """The folder for the data. Ends the program if there is not enough space."""
     sizes = {c.size for c in cases if c.size}
     folder = args.data or benchmark_data.default_folder(sizes, args.scale)
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def data_folder(args: argparse.Namespace, cases: list[Case]) -> Path:
 
 
 def tmpfs_folder(folder: Path) -> Path:
-    """A folder in memory for the case that writes to one."""
+    """A folder in memory, for the case that writes to one."""
     shm = Path("/dev/shm")
     target = (shm / "penstock-written") if shm.is_dir() else folder / "written"
     target.mkdir(exist_ok=True)
@@ -142,7 +142,7 @@ def run_case(
     folder: Path,
     environment: dict[str, str],
 ) -> tuple[list[Row], list[dict[str, Any]]]:
-    """Measures one case and works out its lines."""
+    """Measures one case and computes its lines of the table."""
     data = None
     if case.size:
         data = benchmark_data.ensure(folder, case.size, args.scale, pythons["others"])
@@ -154,7 +154,7 @@ def run_case(
 
 
 def main() -> None:
-    """Measures, prints the table, and says what could not be measured."""
+    """Measures, prints the table, and reports what could not be measured."""
     args = arguments()
     cases = chosen_cases(args.case)
     if args.list:
@@ -196,7 +196,7 @@ def print_results(
     problems: list[str],
     args: argparse.Namespace,
 ) -> None:
-    """The machine, the table, the legend, and what went wrong."""
+    """Prints the machine's facts, the table, the legend, and what went wrong."""
     load = os.getloadavg()[0]
     busy = max((f["others_cores"] for f in facts), default=0.0)
     print(

@@ -1,7 +1,7 @@
 """The benchmark's rows as arrays, in files that their own libraries write: HDF5, npy and npz.
 
-Small rows are an id, a label and 16 floats (80 bytes); large ones an image of 100 KB and a label. The
-sum of all their bytes is kept beside each file, and every reader's columns must come to it.
+A small row has an id, a label and 16 floats (80 bytes); a large one has an image of 100 KB and a label. The sum of
+all bytes is stored next to each file, and the columns of every reader must have that sum.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def total(columns: Iterable[np.ndarray]) -> int:
 
 
 def proved(data: Data, form: str, found: int) -> None:
-    """Raises where columns that were read do not come to what was written."""
+    """Raises an error if the columns that were read do not have the stored sum."""
     written = json.loads(_sum_path(data, form).read_text())
     if found != written:
         raise ValueError(f"{form}: the columns come to {found}, not {written}")
 
 
 def copy(data: Data, form: str) -> Path:
-    """The file of a form such as "hdf5-gzip", "npy" or "npz-deflated", made where it is missing."""
+    """The file in a form such as "hdf5-gzip", "npy" or "npz-deflated"; makes the file if it is missing."""
     container, _, how = form.partition("-")
     path = data.copy(f"arrays-{form}.{SUFFIXES[container]}")
     if path.exists():
@@ -75,7 +75,8 @@ def _columns(data: Data) -> Mapping[str, np.ndarray]:
 
 
 def _hdf5(path: Path, columns: Mapping[str, np.ndarray], filters: dict[str, Any]) -> None:
-    """Contiguous without a filter, else in chunks of 1,024 small rows or of one large one."""
+    """Without a filter the datasets are contiguous; otherwise they have chunks of 1,024 small rows or of one large
+    row."""
     import h5py
 
     with h5py.File(path, "w") as file:

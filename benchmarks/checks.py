@@ -1,8 +1,8 @@
-"""Content checksums: how every engine proves that it read what the others read.
+"""Checksums of content: they show that every engine read the same records.
 
-They are computed once for each engine, in a round that is not timed, by the same code that the
-timed rounds run. All are sums, so that an engine which reads files in turn is not wrong for its
-order; what penstock delivers in which order is a matter of its tests.
+Each engine computes them once, in a round that is not timed, with the code of the timed rounds. All of them are sums,
+so the order in which an engine reads files does not matter. penstock's own tests check in which order it delivers
+records.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ def payload_sum(payloads: Iterable[bytes]) -> int:
 
 
 def row_sums(rows: Any) -> np.ndarray:
-    """One uint64 for each row that every column has a part in.
-
-    Args:
-        rows: `generate.SmallRows` or `LargeRows`.
-    """
+    """One uint64 for each row of `generate.SmallRows` or `LargeRows`, to which every column contributes."""
     total = 3 * rows.label.astype(np.uint64)
     if hasattr(rows, "image"):
         return total + 7 * np.uint64(rows.image.shape[1]) + rows.image.sum(axis=1, dtype=np.uint64)
@@ -40,12 +36,9 @@ def row_sums(rows: Any) -> np.ndarray:
 
 
 def columns_sum(numbers: dict[str, np.ndarray], text: tuple[int, np.ndarray]) -> int:
-    """The sum of `row_sums` over a batch, from its columns.
-
-    Args:
-        numbers: "id" and "label" integers, "embedding" float32; those that the data has.
-        text: For the text or image column, its length in all and its bytes.
-    """
+    """The sum of `row_sums` over a batch, computed from its columns. `numbers` has those of "id" and "label"
+    (integers) and "embedding" (float32) that exist. `text` has the total length and the bytes of the text or image
+    column."""
     total = 3 * int(numbers["label"].astype(np.uint64).sum())
     if "id" in numbers:
         total += int(numbers["id"].astype(np.uint64).sum())
@@ -57,7 +50,7 @@ def columns_sum(numbers: dict[str, np.ndarray], text: tuple[int, np.ndarray]) ->
 
 
 def arrow_sum(batch: Any) -> int:
-    """The same for an Arrow record batch or table, lists and tensors included."""
+    """The same for an Arrow record batch or table, including lists and tensors."""
     import pyarrow as pa
 
     def values(name: str) -> np.ndarray:
@@ -78,13 +71,13 @@ def arrow_sum(batch: Any) -> int:
 
 
 def texts_sum(numbers: dict[str, np.ndarray], texts: Iterable[bytes]) -> int:
-    """The same for NumPy columns with the text or image as separate bytes."""
+    """The same for NumPy columns, with the text or image as separate byte strings."""
     joined = b"".join(texts)
     return columns_sum(numbers, (len(joined), np.frombuffer(joined, np.uint8)))
 
 
 def take_batches(data: Data) -> list[np.ndarray]:
-    """The record numbers that the `take` cases ask for: batches without repeats, in no order."""
+    """The record numbers that the `take` cases request: batches without repeats, in random order."""
     rng = np.random.default_rng(7)
     return [
         rng.choice(data.num_records, min(TAKE_RECORDS, data.num_records), replace=False)
@@ -93,12 +86,12 @@ def take_batches(data: Data) -> list[np.ndarray]:
 
 
 def expected(kind: str, data: Data, count: int) -> tuple[int, int]:
-    """The number of records and the checksum that a case must come to.
+    """The number of records and the checksum that a case must have.
 
     Args:
         kind: "payloads", "columns", "bytes" for whole files; "take payloads", "take columns".
         data: The data set.
-        count: What the engine says it read; a slow engine may take only the first batches.
+        count: The number of records that the engine reports; a slow engine may take only the first batches.
     """
     if kind.startswith("take"):
         numbers = np.concatenate(take_batches(data))[:count]

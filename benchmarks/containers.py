@@ -1,5 +1,5 @@
-"""The benchmark's payloads in other containers, written by none of those that are measured: what all
-of them read is the same, and each payload has the checksum that the generator wrote down."""
+"""The benchmark's payloads in other containers. None of the measured programs writes these files, so all of them read
+the same bytes, and each payload has the checksum that the generator stored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _recordio(data: Data, path: Path) -> None:
 
 
 def _cut(payload: bytes, magic: bytes) -> list[bytes]:
-    """A payload cut where the magic stands at a multiple of four."""
+    """A payload, split where the magic is at a multiple of four bytes."""
     pieces, start, at = [], 0, payload.find(magic)
     while at >= 0:
         if at % 4 == 0:
@@ -66,7 +66,7 @@ def _msgpack(data: Data, path: Path) -> None:
 def _array_record(data: Data, path: Path) -> None:
     from array_record.python.array_record_module import ArrayRecordWriter
 
-    # One record a group and nothing compressed, as who reads at random has it.
+    # One record per group and no compression, as is usual for random access.
     writer = ArrayRecordWriter(str(path), "group_size:1,uncompressed")
     for payload in payloads(data):
         writer.write(payload)
@@ -82,7 +82,7 @@ _MAKERS: dict[str, Callable[[Data, Path], None]] = {
 
 
 def copy(data: Data, suffix: str) -> Path:
-    """The file of a container, made where it is missing."""
+    """The file of a container; makes the file if it is missing."""
     path = data.copy(f"payloads.{suffix}")
     if not path.exists():
         made = path.with_suffix(".part")

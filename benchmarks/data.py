@@ -1,5 +1,5 @@
-"""Where the benchmark data lies and what it holds. Imports nothing beyond the standard library,
-because the parent process and every engine use it, each in an environment of its own."""
+"""The files of the benchmark data, and facts about them. Imports only the standard library, because the parent
+process and every engine use this module, each in a different environment."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ TAKE_RECORDS = 256
 TAKE_BATCHES = {"small": 40, "large": 20}
 FULL_RECORDS = {"small": 1_000_000, "large": 20_000}
 RECORD_BYTES = {"small": 166, "large": 100_080}
-# How many times its own size a data set comes to with shards, compressed files and the copies in
-# the rivals' formats.
+# The size of a dataset with its shards, compressed files and copies in the rivals' formats, as a
+# multiple of the plain file.
 COPIES = {"small": 8, "large": 5}
 
 
 @dataclass(frozen=True)
 class Data:
-    """One data set: its files, and the facts that every engine's result is held against."""
+    """One dataset: its files, and the facts that the result of every engine is compared with."""
 
     folder: Path
     size: str
@@ -51,7 +51,7 @@ class Data:
 
     @property
     def gzip_shards(self) -> list[Path]:
-        """The same in several files."""
+        """The same records in several files."""
         return [
             self.folder / f"gzip-{i:05d}-of-{NUM_SHARDS:05d}.tfrecord.gz" for i in range(NUM_SHARDS)
         ]
@@ -63,21 +63,21 @@ class Data:
         return folder / name
 
     def remove_copies(self) -> None:
-        """Frees the space of the copies; they are made again when asked for."""
+        """Deletes the copies to free their space; they are made again when they are needed."""
         shutil.rmtree(self.folder / "copies", ignore_errors=True)
 
 
 def load(folder: Path, size: str) -> Data:
-    """Reads the facts of a data set that exists."""
+    """Reads the facts of an existing dataset."""
     facts = json.loads((folder / size / "facts.json").read_text())
     return Data(folder / size, size, **facts)
 
 
 def ensure(folder: Path, size: str, scale: float, python: Path) -> Data:
-    """Gives the data set, made first where it is missing or of another scale.
+    """Returns the dataset; makes it first if it is missing or has another scale.
 
     Args:
-        folder: Where all data sets lie.
+        folder: The folder of all datasets.
         size: "small" or "large".
         scale: Share of the full number of records.
         python: An interpreter with numpy and crc32c, which makes the data.
@@ -98,12 +98,12 @@ def ensure(folder: Path, size: str, scale: float, python: Path) -> Data:
 
 
 def needed_bytes(sizes: set[str], scale: float) -> int:
-    """About how many bytes the data sets and their copies come to at most."""
+    """An estimate of the most bytes that the datasets and their copies take."""
     return int(sum(FULL_RECORDS[s] * RECORD_BYTES[s] * COPIES[s] for s in sizes) * scale)
 
 
 def available_memory() -> int:
-    """Bytes of memory that the kernel says can still be used (0 where it does not say)."""
+    """Bytes of memory that are available according to the kernel; 0 if the kernel does not say."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
@@ -114,7 +114,7 @@ def available_memory() -> int:
 
 
 def default_folder(sizes: set[str], scale: float) -> Path:
-    """A folder in memory where there is room for it twice over, else one beside this file."""
+    """A folder in memory if it has room for twice the data, else a folder next to this file."""
     needed = needed_bytes(sizes, scale)
     shm = Path("/dev/shm")
     if shm.is_dir() and os.access(shm, os.W_OK):

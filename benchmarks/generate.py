@@ -1,7 +1,7 @@
 """Makes the benchmark data: the same bytes on every machine, without TensorFlow.
 
-Run by ``benchmarks.data`` in an environment with numpy and crc32c. The encoder here is a second
-hand beside penstock's own on purpose: what penstock reads was not written by penstock.
+``benchmarks.data`` runs it in an environment with numpy and crc32c. It deliberately has its own encoder, so that
+penstock does not read data that penstock wrote.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def small_rows(num_records: int) -> Iterator[SmallRows]:
 
 
 def large_rows(num_records: int) -> Iterator[LargeRows]:
-    """All large rows in order, a chunk at a time. The images are noise, as codecs see JPEG."""
+    """All large rows in order, a chunk at a time. The images are noise, which a codec cannot compress, like a
+    JPEG."""
     for start in range(0, num_records, CHUNK_RECORDS["large"]):
         count = min(CHUNK_RECORDS["large"], num_records - start)
         rng = np.random.default_rng((3, start))
@@ -91,7 +92,7 @@ def nested(tag: bytes, body: bytes) -> bytes:
 
 
 def feature(key: bytes, kind: bytes, values: bytes) -> bytes:
-    """One entry of the map of features: kind is the tag of the list that `values` lies in."""
+    """One entry of the map of features; `kind` is the tag of the list with the `values`."""
     inner = nested(kind, nested(b"\x0a", values))
     return nested(b"\x0a", nested(b"\x0a", key) + nested(b"\x12", inner))
 
@@ -141,7 +142,7 @@ def frame(payload: bytes) -> bytes:
 
 
 class Files:
-    """The plain file and its shards, and for small data the same compressed."""
+    """The plain file and its shards and, for small data, compressed files of the same records."""
 
     def __init__(self, folder: Path, num_records: int, compressed: bool) -> None:
         self.folder = folder
@@ -157,7 +158,7 @@ class Files:
             self.gzip.write(self.deflate.compress(data))
 
     def close(self, offsets: np.ndarray) -> None:
-        """Ends the single files and cuts the shards out of the plain one."""
+        """Finishes the single files and copies the shards out of the plain one."""
         self.plain.close()
         if self.gzip:
             self.gzip.write(self.deflate.flush())
@@ -177,7 +178,7 @@ class Files:
 
 
 def generate(size: str, num_records: int, folder: Path) -> None:
-    """Writes the files of one data set, and last of all the facts about it."""
+    """Writes the files of one dataset, and then the facts about it."""
     files = Files(folder, num_records, compressed=size == "small")
     ends: list[np.ndarray] = []
     crcs = np.empty(num_records, np.uint32)

@@ -1,6 +1,7 @@
-"""`python -m benchmarks.gpu`: a loader that feeds a GPU, beside torch's DataLoader and beside batches that are there.
+"""`python -m benchmarks.gpu`: a loader that feeds a GPU, compared with torch's DataLoader and with batches that are
+already on the GPU.
 
-It needs torch and torchvision with CUDA, Pillow, and nothing of `benchmarks/setup`. Before it measures, it checks that
+It needs torch and torchvision with CUDA, and Pillow, but not `benchmarks/setup`. Before it measures, it checks that
 batches on the GPU are the same as in main memory, also after a resume.
 """
 
@@ -22,7 +23,7 @@ import penstock as ps
 from benchmarks import pictures
 
 Batches = Callable[[], Iterator[tuple[Any, Any]]]
-"""Starts an endless stream of pictures (uint8, on the GPU, [batch, 3, side, side]) and their labels."""
+"""Starts an endless stream of images (uint8, on the GPU, [batch, 3, side, side]) and their labels."""
 
 
 def same_on_gpu(folder: Path) -> None:
@@ -46,7 +47,7 @@ def same_on_gpu(folder: Path) -> None:
 
 
 def rate(batches: Batches, step: Callable[[Any, Any], Any], seconds: float) -> float:
-    """Return pictures a second over some seconds, after eight batches off the clock."""
+    """Return images per second over some seconds, after eight batches that are not timed."""
     import torch
 
     found, count, begun = batches(), 0, 0.0
@@ -85,7 +86,7 @@ def of_penstock(path: str, batch: int, threads: int) -> Batches:
 
 
 class Folder:
-    """The same pictures as a dataset of torch, decoded by Pillow and cropped by torchvision."""
+    """The same images as a torch dataset, decoded by Pillow and cropped by torchvision."""
 
     def __init__(self, path: str) -> None:
         from torchvision.transforms import v2
@@ -113,7 +114,7 @@ class Folder:
 
 
 def of_torch(path: str, batch: int, workers: int) -> Batches:
-    """torch's DataLoader with a process a core, pinned memory and a copy that does not block."""
+    """torch's DataLoader with one process per core, pinned memory and a non-blocking copy."""
 
     def start() -> Iterator[tuple[Any, Any]]:
         from torch.utils.data import DataLoader
@@ -130,7 +131,7 @@ def of_torch(path: str, batch: int, workers: int) -> Batches:
 
 
 def of_memory(batch: int) -> Batches:
-    """One batch that is on the GPU: the limit."""
+    """One batch that stays on the GPU: the limit."""
 
     def start() -> Iterator[tuple[Any, Any]]:
         import torch

@@ -1,4 +1,4 @@
-"""What an engine hands to the worker: something to time, and what goes before and after it."""
+"""What an engine returns to the worker: the work to time, and what to do before and after it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 
 def nothing() -> None:
-    """The default of what goes before and after."""
+    """The default for what to do before and after."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a piece of work came to.
+    """The result of a piece of work.
 
-    `checksum` and `kind` are given in the round that is checked, and name the sum in
-    `benchmarks.checks.expected`; limits that read no records leave `kind` empty.
-    `measured` replaces the time on the clock (in seconds) for work that times itself.
+    `checksum` and `kind` are set in the round that is checked; `kind` names the sum in `benchmarks.checks.expected`.
+    Limits that read no records leave `kind` empty. Work that times itself sets `measured` (in seconds), which
+    replaces the time on the clock.
     """
 
     num_records: int
@@ -27,7 +27,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """One row of the table. `work(check)` is what is timed; the others are not."""
+    """One row of the table. `work(check)` is timed; the other functions are not."""
 
     work: Callable[[bool], Outcome]
     before: Callable[[], None] = nothing

@@ -1,7 +1,7 @@
-"""JPEGs as data sets for training have them: 500 x 375 pixels or so, 68 KB, quality 90, colour halved.
+"""JPEGs like those in training datasets: about 500 x 375 pixels, 68 KB, quality 90, chroma subsampled by two.
 
-A thousand of them, made with Pillow: noise whose strength falls with its wavelength as in photographs,
-edges and lines on it, and the noise of a camera. Each environment makes or finds the same file.
+A thousand of them are made with Pillow: noise whose strength falls with its wavelength as in photographs, edges and
+lines on it, and the noise of a camera. All environments make or find the same file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH = 256
 
 
 def picture(number: int, width: int = 500, height: int = 375) -> bytes:
-    """One JPEG; every fifth is upright, some are less high."""
+    """One JPEG; every fifth is upright, and some are lower."""
     from PIL import Image, ImageDraw
 
     rng = np.random.default_rng(number)
@@ -60,7 +60,7 @@ def picture(number: int, width: int = 500, height: int = 375) -> bytes:
 
 
 def jpegs() -> list[bytes]:
-    """All records, in memory, each JPEG several times; made where they are missing."""
+    """All records, in memory, each JPEG several times; makes the file if it is missing."""
     path = Path(os.environ["BENCHMARKS_TMPFS"]) / "jpegs"
     if not path.exists():
         with ProcessPoolExecutor() as processes:
@@ -77,7 +77,7 @@ def jpegs() -> list[bytes]:
 
 
 def mask(number: int, width: int, height: int) -> bytes:
-    """The mask of a picture: a PNG with a palette, of thirty regions with ragged edges; 6 KB or so."""
+    """The mask of an image: a PNG of about 6 KB with a palette, with thirty regions with ragged edges."""
     from PIL import Image
 
     rng = np.random.default_rng(number)
@@ -94,7 +94,7 @@ def mask(number: int, width: int, height: int) -> bytes:
 
 
 def paired() -> str:
-    """A TFRecord file of all pictures and their masks; penstock writes it where it is missing."""
+    """A TFRecord file of all images and their masks; penstock writes it if it is missing."""
     import penstock as ps
 
     path = Path(os.environ["BENCHMARKS_TMPFS"]) / "paired.tfrecord"
@@ -112,7 +112,7 @@ def paired() -> str:
 
 
 def container(suffix: str) -> str:
-    """A file of all records with their labels; penstock writes it where it is missing."""
+    """A file of all records with their labels; penstock writes it if it is missing."""
     path = Path(os.environ["BENCHMARKS_TMPFS"]) / f"jpegs{suffix}"
     if not path.exists():
         import pyarrow as pa
@@ -136,7 +136,7 @@ def _raw_pixels() -> np.ndarray:
 
 
 def raw_beton() -> str:
-    """A .beton file of raw images of one size, 150 KB each; penstock writes it where it is missing."""
+    """A .beton file of raw images of one size, 150 KB each; penstock writes it if it is missing."""
     path = Path(os.environ["BENCHMARKS_TMPFS"]) / "raw.beton"
     if not path.exists():
         import pyarrow as pa

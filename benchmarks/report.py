@@ -31,8 +31,8 @@ RIGHT = {2, 3, 4, 5, 6, 7}
 
 @dataclass(frozen=True)
 class Verdict:
-    """One goal of one row. `reached` is None where what it is measured against is missing, or
-    where the clock was that of the CPU: goals speak of elapsed time."""
+    """The result for one goal of one row. `reached` is None if the row to compare with is missing, or if CPU time was
+    measured, because goals are about elapsed time."""
 
     wanted: str
     found: float | None
@@ -40,7 +40,7 @@ class Verdict:
 
 
 def machine() -> dict[str, Any]:
-    """The facts without which figures mean nothing."""
+    """The facts about the machine that readers need to judge the figures."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -58,7 +58,7 @@ def machine() -> dict[str, Any]:
 
 
 def speed(row: Row) -> float:
-    """More is better, whatever the measure."""
+    """A figure for which more is better, whatever the measure."""
     middle = median(row.figures())
     return middle if row.case.measure == "rate" else 1 / middle
 
@@ -69,7 +69,7 @@ def best_rival(rows: list[Row]) -> Row | None:
 
 
 def named(rows: list[Row], name: str) -> Row | None:
-    """The row of that label, the best of an engine ("engine:"), or the best rival."""
+    """The row with that label, the best row of an engine ("engine:"), or the best rival."""
     if name == BEST_RIVAL:
         return best_rival(rows)
     if name.endswith(":"):
@@ -79,7 +79,7 @@ def named(rows: list[Row], name: str) -> Row | None:
 
 
 def judge(goal: Goal, row: Row, rows: list[Row]) -> Verdict:
-    """Holds a row against one goal."""
+    """Compares a row with one goal."""
     if goal.at_most is None:
         other = named(rows, goal.of)
         wanted = f">= {goal.at_least:.3g} x {goal.of.rstrip(':')}"
@@ -111,7 +111,7 @@ def figure(case: Case, value: float) -> str:
 
 
 def facts(row: Row, rows: list[Row], data: Data | None) -> dict[str, Any]:
-    """Everything about one row, as `--json` writes it and the table shows it."""
+    """Everything about one row, for `--json` and for the table."""
     values = row.figures()
     bytes_per_second = None
     if data and row.num_records and row.case.measure == "rate":
@@ -140,7 +140,7 @@ def facts(row: Row, rows: list[Row], data: Data | None) -> dict[str, Any]:
 
 
 def cells(fact: dict[str, Any], case: Case) -> list[str]:
-    """One line of the table."""
+    """The cells of one line of the table."""
     ratio = "{:.2f}".format
     rival, limit = fact["ratio_to_best_rival"], fact["ratio_to_limit"]
     rate = fact["bytes_per_second"]
@@ -164,7 +164,7 @@ def cells(fact: dict[str, Any], case: Case) -> list[str]:
 
 
 def table(lines: list[list[str]]) -> str:
-    """A Markdown table whose columns also line up as plain text."""
+    """A Markdown table whose columns are also aligned as plain text."""
     widths = [max(len(row[i]) for row in [list(HEADINGS), *lines]) for i in range(len(HEADINGS))]
 
     def line(row: list[str]) -> str:

@@ -1,6 +1,6 @@
-"""Runs the rows of one case in turn, round after round, each in a process of its own.
+"""Runs the rows of one case in turn, round after round, each in a separate process.
 
-All rows of a case take part in every round, so that a disturbance of the machine falls on all.
+All rows of a case take part in every round, so that a disturbance of the machine affects all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ATTEMPTS = 4
 
 @dataclass
 class Row:
-    """What was measured of one row of the table."""
+    """The measurements of one row of the table."""
 
     case: Case
     engine: str
@@ -42,17 +42,17 @@ class Row:
 
     @property
     def label(self) -> str:
-        """How goals and the table name the row."""
+        """The name of the row in goals and in the table."""
         return f"{self.engine}: {self.name}"
 
     @property
     def judged(self) -> bool:
-        """Whether the figures can be held against a goal. CPU time says nothing about how far
-        threads get side by side, nor about waiting for a disk."""
+        """Whether the figures can be compared with a goal. CPU time shows neither how well threads run in parallel
+        nor how long the program waits for a disk."""
         return self.clock == "wall" or self.case.measure == "megabytes"
 
     def figures(self) -> list[float]:
-        """One figure a round, in the measure of the case."""
+        """One figure per round, in the measure of the case."""
         if self.case.measure == "megabytes":
             return [r["megabytes"] for r in self.rounds]
         cpu = self.clock == "cpu"
@@ -82,7 +82,7 @@ class Worker:
         )
 
     def ask(self, word: str) -> dict[str, Any]:
-        """Sends one word and gives the answer; an "error" where none came."""
+        """Sends one word and returns the answer, or an "error" if there is none."""
         assert self.process.stdin and self.process.stdout
         try:
             self.process.stdin.write(f"{word}\n")
@@ -97,7 +97,7 @@ class Worker:
         return json.loads(line) if line else {"error": self.last_words()}
 
     def last_words(self) -> str:
-        """The last line that a dead process left behind."""
+        """The last line of output of a process that died."""
         self.process.wait()
         self.log.seek(0)
         lines = [line.strip() for line in self.log.read().splitlines() if line.strip()]
@@ -130,7 +130,7 @@ def rows_of(case: Case, engines: list[str], clock: str = "wall") -> list[Row]:
 
 
 def wait_for_quiet(seconds: float) -> None:
-    """Waits, up to `seconds`, until all processes together leave the cores alone for a moment."""
+    """Waits, up to `seconds`, until all other processes together leave the cores idle for a moment."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         busy, start = busy_seconds(), time.monotonic()
@@ -140,8 +140,8 @@ def wait_for_quiet(seconds: float) -> None:
 
 
 def run_once(worker: Worker, quiet: float) -> dict[str, Any]:
-    """One round of one row. Where quiet was asked for, a disturbed one is run again and the least
-    disturbed is kept: other work on the machine says nothing about the row."""
+    """One round of one row. With `--quiet`, a disturbed round is repeated and the least disturbed one is kept,
+    because other work on the machine distorts the figure."""
     kept: dict[str, Any] = {}
     for _ in range(ATTEMPTS if quiet else 1):
         wait_for_quiet(quiet)
@@ -164,7 +164,7 @@ def measure(
     environment: dict[str, str],
     quiet: float = 0.0,
 ) -> None:
-    """Fills in `rounds`, or `problem` for a row that could not run or read something wrong."""
+    """Fills in `rounds`, or `problem` if a row could not run or read something wrong."""
 
     def start(row: Row) -> Worker | None:
         venv = importlib.import_module(f"benchmarks.engines.{row.engine}").VENV

@@ -1,6 +1,6 @@
-"""Runs one row of the table in a process and an environment of its own.
+"""Runs one row of the table in a separate process, in the environment of its library.
 
-Reads a word a line, "check" or "run", and answers each with one line of JSON.
+Reads one word per line, "check" or "run", and answers each with one line of JSON.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def busy_seconds() -> float:
 
 
 def own_seconds() -> float:
-    """CPU seconds of this process, its threads and the children it waited for."""
+    """CPU seconds of this process, its threads and the children that it waited for."""
     t = os.times()
     return time.process_time() + t.children_user + t.children_system
 
 
 def peak_megabytes() -> float:
-    """The most memory that this process has held. (getrusage would show its parent's, too.)"""
+    """The peak memory of this process. (getrusage would include its parent's, too.)"""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -43,12 +43,12 @@ def peak_megabytes() -> float:
 
 
 ROUND_SECONDS = 1.0
-"""A round repeats its work for at least so long: the first moments after others had the caches
-and the memory say more about them than about the work. The same for every row."""
+"""A round repeats its work for at least this long, for every row: in the first moments, the speed depends mostly on
+what other processes left in the caches and the memory."""
 
 
 def timed(job: Job) -> dict[str, Any]:
-    """Runs the work on the clock, again and again; gives the means of one run."""
+    """Runs the work on the clock, again and again; returns the means of one run."""
     gc.collect()
     wall = own = others = seconds = 0.0
     repeats = num_records = 0
@@ -75,7 +75,7 @@ def timed(job: Job) -> dict[str, Any]:
 
 
 def checked(job: Job, data: benchmark_data.Data | None) -> dict[str, Any]:
-    """Runs the work once off the clock and holds what it read against the facts."""
+    """Runs the work once without timing it, and compares what it read with the facts."""
     job.before()
     outcome = job.work(True)
     job.after()
@@ -92,7 +92,7 @@ def checked(job: Job, data: benchmark_data.Data | None) -> dict[str, Any]:
 def main(engine: str, case: str, row: str, folder: str, size: str) -> None:
     """Serves one job until the parent closes the pipe."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries print must not mix with the answers
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
     data = benchmark_data.load(Path(folder), size) if size else None
     jobs = importlib.import_module(f"benchmarks.engines.{engine}").JOBS
     job: Job = jobs[case][row](data)

@@ -1,11 +1,11 @@
-"""Add a field to each record of a file, by way of a new file."""
+"""Adds a field to each record of a file, and writes the records to a new file."""
 
 import sys
 
 import penstock.tf as tf
 
 
-# The label that an image has; replace it with your own logic.
+# Returns the label of an image; replace it with your own logic.
 def calculate_label(image_bytes):
     return "somelabel"
 

@@ -1,4 +1,4 @@
-"""Add a field on several threads: the records are changed in a mapped function, where they have `.numpy()`."""
+"""Adds a field on several threads: a function passed to `map` changes the records, which it gets by `.numpy()`."""
 
 import sys
 
@@ -6,7 +6,7 @@ import penstock.tf as tf
 
 
 def process_record(record):
-    # The same as for one record after another
+    # The same as in append_field.py, for one record
     example = tf.train.Example()
     example.ParseFromString(record.numpy())
     example.features.feature["label"].bytes_list.value.append(b"somelabel")

@@ -1,11 +1,11 @@
-"""Add a field of another type, by assigning a feature to its name (which protobuf refuses)."""
+"""Adds a field of a different type by assigning a feature to its name, which protobuf does not allow."""
 
 import sys
 
 import penstock.tf as tf
 
 
-# The height of an image; replace it with your own logic.
+# Returns the height of an image; replace it with your own logic.
 def calculate_height(image_bytes):
     return 256
 
@@ -16,7 +16,7 @@ def append_integer_field(tfrecord_path_in, tfrecord_path_out):
             example = tf.train.Example()
             example.ParseFromString(raw_record.numpy())
 
-            # Work the height out from the image
+            # Compute the height from the image
             height = calculate_height(example.features.feature["image"].bytes_list.value[0])
 
             new_feature = tf.train.Feature(int64_list=tf.train.Int64List(value=[height]))

@@ -1,4 +1,4 @@
-"""Batches of parsed features, straight from files into Keras."""
+"""Passes batches of parsed features from files to Keras."""
 
 import sys
 
@@ -14,20 +14,20 @@ def tfrecord_reader_fn(filenames):
     return tf.data.TFRecordDataset(filenames, compression_type="GZIP")
 
 
-# what each feature is
+# the type of each feature
 features_spec = {
     "int_col": tf.io.FixedLenFeature([], dtype=tf.int64, default_value=-1),
     "float_col": tf.io.FixedLenFeature([2], dtype=tf.float32),
     "label": tf.io.FixedLenFeature([], dtype=tf.int64),
 }
-# which of them is the label
+# the feature that is the label
 label_key = "label"
-# how many examples are in a batch
+# the number of Examples in a batch
 batch_size = 64
 
 
 def write(folder: str, num_rows: int = 256) -> list[str]:
-    """Two compressed files to read."""
+    """Writes two compressed files to read."""
     paths = [f"{folder}/001.tfrecord", f"{folder}/002.tfrecord"]
     for part, path in enumerate(paths):
         with tf.io.TFRecordWriter(path, tf.io.TFRecordOptions("GZIP")) as writer:
@@ -66,7 +66,7 @@ def main(folder: str):
     outputs = keras.layers.Dense(1, activation="sigmoid")(inputs["float_col"])
     model = keras.Model(inputs, outputs)
     model.compile(optimizer="adam", loss="binary_crossentropy")
-    # The data set repeats for ever, so an epoch is told by its steps.
+    # The dataset repeats for ever, so an epoch is defined by its number of steps.
     return model.fit(train_ds, steps_per_epoch=4, epochs=2, verbose=0)
 
 

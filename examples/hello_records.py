@@ -1,4 +1,4 @@
-"""Two records, written and read."""
+"""Writes two records and reads them."""
 
 import os
 import sys

@@ -1,10 +1,10 @@
-"""Records of images, parsed, decoded, resized, shuffled and batched."""
+"""Parses, decodes, resizes, shuffles and batches records of images."""
 
 import sys
 
 import penstock.tf as tf
 
-# What is in a record
+# The features of a record
 feature_description = {
     "image": tf.io.FixedLenFeature([], tf.string),
     "label": tf.io.FixedLenFeature([], tf.int64),
@@ -29,7 +29,7 @@ def dataset(folder: str):
 
 def main(folder: str) -> None:
     for images, labels in dataset(folder):
-        # A step of training would stand here
+        # A training step would be here
         print(images.shape, labels.shape)
 
 

@@ -1,4 +1,4 @@
-"""Several shards of one data set, read in turns."""
+"""Reads several shards of one dataset in turns."""
 
 import sys
 

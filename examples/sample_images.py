@@ -1,4 +1,4 @@
-"""Make small pictures to work on: images/0.jpg, images/1.jpg and so on."""
+"""Makes small images for the other programs: images/0.jpg, images/1.jpg and so on."""
 
 import sys
 from pathlib import Path

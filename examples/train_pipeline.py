@@ -1,4 +1,5 @@
-"""Compressed files read in parallel, parsed once, cached in memory, and shuffled anew each epoch."""
+"""Reads compressed files in parallel, parses them once, caches the results in memory, and shuffles them again in each
+epoch."""
 
 import glob
 import sys
@@ -25,7 +26,7 @@ def dataset(filenames, batch_size: int = 32):
             filenames, compression_type="GZIP", num_parallel_reads=tf.data.AUTOTUNE
         )
         .map(parse_example, num_parallel_calls=tf.data.AUTOTUNE)
-        .cache()  # kept in memory once the first epoch has seen all
+        .cache()  # in memory from the end of the first epoch
         .shuffle(buffer_size=10000)
         .batch(batch_size)
         .prefetch(tf.data.AUTOTUNE)

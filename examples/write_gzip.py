@@ -1,4 +1,4 @@
-"""Records in a compressed file."""
+"""Writes records to a compressed file."""
 
 import sys
 from collections.abc import Sequence

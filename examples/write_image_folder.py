@@ -1,4 +1,4 @@
-"""Images by their names, with labels; one that cannot be found is told and passed over."""
+"""Writes images with labels, found by their names; reports and skips an image that cannot be found."""
 
 import os
 import sys
@@ -19,15 +19,15 @@ def main(folder: str, filenames: Sequence[str] = FILENAMES, labels: Sequence[int
     # iterate over images in the directory
     for name, label in zip(filenames, labels):
         img_path = os.path.join(base_path, name)
-        # try to read the image file. TensorFlow's error is not Python's FileNotFoundError, so that there
-        # this program stops at the first missing file; here it is both.
+        # Try to read the image file. TensorFlow's error is not Python's FileNotFoundError, so with
+        # TensorFlow this program stops at the first missing file. penstock's error is both.
         try:
             raw_file = tf.io.read_file(img_path)
         except FileNotFoundError:
             print("Couldn't read file  {}".format(img_path))
             continue
 
-        # an Example of the image and its label
+        # make an Example of the image and its label
         example = tf.train.Example(
             features=tf.train.Features(
                 feature={

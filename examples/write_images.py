@@ -1,4 +1,4 @@
-"""One record for each image: its bytes, its label and its size."""
+"""Writes one record for each image: its bytes, its label and its size."""
 
 import sys
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def main(folder: str, labels: Sequence[int] = [i % 10 for i in range(1000)]) -> 
             with open(f"{folder}/images/{i}.jpg", "rb") as file:
                 image_data = file.read()
 
-            # What the record holds
+            # The features of the record
             feature = {
                 "image": _bytes_feature(image_data),
                 "label": _int64_feature(labels[i]),

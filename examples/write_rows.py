@@ -1,4 +1,4 @@
-"""One record for each row of a table, one feature for each of its columns."""
+"""Writes one record for each row of a table, with one feature for each of its columns."""
 
 import sys
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ def main(folder: str, data: Iterable[dict[str, Any]] = ROWS) -> None:
     # create a writer
     tfrecord_writer = tf.io.TFRecordWriter(f"{folder}/rows.tfrecord")
 
-    # an Example for each row
+    # make an Example for each row
     for row in data:
         # with a feature for each column
         example = tf.train.Example(
@@ -31,7 +31,7 @@ def main(folder: str, data: Iterable[dict[str, Any]] = ROWS) -> None:
                 }
             )
         )
-        # serialized, and written
+        # serialize and write it
         tfrecord_writer.write(example.SerializeToString())
 
     # close the writer

@@ -1,7 +1,7 @@
-"""Fuzzing: one target a parser, as an ordinary function that the tests run, too.
+"""Fuzzing: one target for each parser, as an ordinary function that the tests run, too.
 
-    python -m fuzz walk --runs 100000 --seed 1
+python -m fuzz walk --runs 100000 --seed 1
 
-repeats what a test did. A run that ends in anything but data or a penstock error is a bug: the
-seed and the number of the run are printed, and `--only N` repeats that run alone.
+repeats what a test did. A run must end in data or in a penstock error; anything else is a bug. The seed and the
+number of the run are then printed, and `--only N` repeats that run alone.
 """

@@ -22,19 +22,19 @@ GROWN_MIB = 256
 
 
 def main() -> int:
-    """Fuzz; 0 if every run ended in data or in an error that names what is wrong."""
+    """Run a target. Returns 0 if every run ended in data, or in an error that names what is wrong."""
     parser = argparse.ArgumentParser(prog="python -m fuzz")
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int, help="repeat this run alone")
     asked = parser.parse_args()
-    # A crash or a hang still says where it was.
+    # Show the stack also after a crash or a hang.
     faulthandler.enable()
     print(f"fuzz {asked.target}: seed {asked.seed}, {asked.runs} runs", flush=True)
     target = TARGETS[asked.target]
     seeds = target.seeds()
-    # pyarrow imports pandas when it first makes Python values, where there is a pandas.
+    # pyarrow imports pandas, if it is installed, when it first makes Python values.
     pa.array([{"a": b""}]).to_pylist()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     hidden = functools.partial(bombs.of, target.bombs) if target.bombs else None
@@ -42,7 +42,7 @@ def main() -> int:
     slowest = (0.0, 0)
     runs = range(asked.runs) if asked.only is None else (asked.only,)
     for number in runs:
-        # Every run has a generator of its own, so that one can be repeated without the others.
+        # Every run has its own random generator, so that it can be repeated without the others.
         rng = random.Random(asked.seed << 32 | number)
         data = mutated(rng, seeds, target.lies, hidden)
         if not number % 1000:
@@ -67,7 +67,7 @@ def main() -> int:
 
 
 def failed(target: str, seed: int, number: int, data: bytes) -> int:
-    """Say what happened and how to see it again."""
+    """Report a failed run and how to repeat it."""
     traceback.print_exc()
     print(f"python -m fuzz {target} --seed {seed} --only {number}")
     print(f"{len(data)} bytes: {data[:400].hex()}")

@@ -1,6 +1,6 @@
 """Targets for files of arrays: the text of an npy header, and the directory of an npz archive.
 
-The second opinions are NumPy of dtypes, and zipfile of where a member's bytes are.
+Their results are compared with NumPy's for dtypes, and with zipfile's for the positions of members.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from penstock.limits import Limits
 from penstock.storage import MemoryStorage
 
 REFUSED = (zipfile.BadZipFile, NotImplementedError)
-"""By zipfile as it reads a member, such as a wrong CRC."""
+"""Errors of zipfile while it reads a member, such as a wrong CRC."""
 
 
 def npy_header(data: bytes, rng: random.Random) -> None:
-    """The header alone; then, where a small array follows, all of the file."""
+    """The header alone; then the whole file, if a small array follows."""
     header = parse_header(lambda start, length: data[start : start + length])
     prefix = 10 if data[6] == 1 else 12
     text = data[prefix : header.start].decode("utf-8" if data[6] == 3 else "latin-1")
@@ -42,7 +42,7 @@ def npy_header(data: bytes, rng: random.Random) -> None:
 
 
 def _literal(text: str) -> dict[str, object] | None:
-    """What Python makes of a header; None where it is none, such as one of Python 2."""
+    """Python's value of a header, or None if it is not a literal, as in headers written by Python 2."""
     try:
         return ast.literal_eval(text.strip("\0 \n\t\r"))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -50,7 +50,7 @@ def _literal(text: str) -> dict[str, object] | None:
 
 
 def npz(data: bytes, rng: random.Random) -> None:
-    """The directory, whose stored members are where zipfile reads them; then the table."""
+    """The directory, whose stored members must be where zipfile reads them; then the table."""
     storage = MemoryStorage({"f": data})
     directory = read_directory(storage.source("f"), Limits())
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -70,7 +70,7 @@ def _scan(data: bytes, name: str, rng: random.Random) -> None:
     for batch in dataset.scan(threads=1):
         batch.validate(full=True)
         found += batch.num_rows
-        if found > 1 << 16:  # records of no bytes can be many
+        if found > 1 << 16:  # there can be huge numbers of records without bytes
             return
     assert found == len(dataset)
     if found:
@@ -79,7 +79,7 @@ def _scan(data: bytes, name: str, rng: random.Random) -> None:
 
 
 def npy_files() -> list[bytes]:
-    """One of each kind of dtype, order and version."""
+    """One file for each kind of dtype, order and version."""
     golden = [path.read_bytes() for path in sorted(seeds.GOLDEN.glob("neighbours/*.npy"))]
     arrays = [
         np.arange(6, dtype=">i2").reshape(2, 3),
@@ -98,7 +98,7 @@ def npy_files() -> list[bytes]:
 
 
 def npz_files() -> list[bytes]:
-    """Stored, deflated, and with columns of several arrays."""
+    """Archives with stored members, deflated members, and columns of several arrays."""
     golden = [path.read_bytes() for path in sorted(seeds.GOLDEN.glob("neighbours/*.npz"))]
     out = io.BytesIO()
     offsets = np.array([0, 2, 3])
@@ -108,7 +108,7 @@ def npz_files() -> list[bytes]:
 
 
 def _written() -> bytes:
-    """An archive of penstock's own: zip64 fields, padding, and a schema in its comment."""
+    """An archive written by penstock, with zip64 fields, padding, and a schema in its comment."""
     table = pa.table(
         {"x": pa.array([1, None]), "w": pa.array([["a"], []], pa.list_(pa.large_string()))}
     )

@@ -1,5 +1,6 @@
-"""What penstock itself writes beside data, as somebody else might have written it: overlays, the note of an append,
-the journals of jobs that were cut off, the cache of `tf.data`. Data is right, or an error says what is wrong."""
+"""The files that penstock writes next to data, changed by somebody else: overlays, the note of an append, the
+journals of interrupted jobs, the cache of `tf.data`. penstock must return correct data or raise an error that says
+what is wrong."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _DATA = b"".join(map(framed, _PAYLOADS))
 
 
 def overlay(data: bytes, rng: random.Random) -> None:
-    """An overlay by itself, and now and then through the file that it lies beside."""
+    """An overlay alone, and sometimes through the data file that it belongs to."""
     found = overlay_file.Overlay("a.overlay", MemoryStorage({"a.overlay": data}), Limits())  # type: ignore[arg-type]
     assert found.num_records < 1 << 40 or len(data) > 1 << 20
     first = rng.randrange(max(found.num_records, 1))
@@ -50,7 +51,7 @@ def overlay(data: bytes, rng: random.Random) -> None:
 
 @functools.cache
 def _overlaid() -> tuple[str, str]:
-    """Where the overlay of a small file is, and the file."""
+    """The overlay of a small file, and that file."""
     path = os.path.join(seeds.folder(), "overlaid.tfrecord")
     ps.write({"n": range(30)}, path, index=False, overwrite=True)
     values = {
@@ -73,7 +74,7 @@ def overlays() -> list[bytes]:
 
 
 def note(data: bytes, rng: random.Random) -> None:
-    """The note of an append beside a file: what is read is records of the file, from its front on."""
+    """The note of an append next to a file: the records that are read must be the first records of the file."""
     path = os.path.join(seeds.folder(), "noted.tfrecord")
     if not os.path.exists(path):
         Path(path).write_bytes(_DATA)
@@ -89,7 +90,7 @@ def note(data: bytes, rng: random.Random) -> None:
 
 @functools.cache
 def notes() -> list[bytes]:
-    """Notes about a file that has grown, and that was cut while it did."""
+    """Notes about a file that has grown, and about one whose append was interrupted."""
     read = MemoryStorage({"a": _DATA}).source("a").read
     found: list[bytes] = []
     for old_size, new_size in ((len(_DATA) - 34, len(_DATA)), (34, len(_DATA) + 500)):
@@ -104,7 +105,7 @@ def notes() -> list[bytes]:
 
 @functools.cache
 def _job() -> tuple[list[str], rewrite_journal.Journal, str]:
-    """Two files, a job on them, and where its journal is."""
+    """Two files, a job on them, and the path of its journal."""
     folder = os.path.join(seeds.folder(), "job")
     os.makedirs(folder, exist_ok=True)
     paths = [os.path.join(folder, f"{n}.tfrecord") for n in range(2)]
@@ -117,7 +118,7 @@ def _job() -> tuple[list[str], rewrite_journal.Journal, str]:
 
 
 def rewritten(data: bytes, rng: random.Random) -> None:
-    """The journal of a change of fields: a job goes on, begins anew, or is refused, and no file is lost."""
+    """The journal of a change of fields: the job continues, starts again or is refused, and no file is lost."""
     paths, _, place = _job()
     Path(place).write_bytes(data)
     again = rewrite_journal.Journal(paths, paths, {"job": rng.randrange(1, 3)}, in_place=True)
@@ -132,7 +133,7 @@ def rewritten(data: bytes, rng: random.Random) -> None:
 
 @functools.cache
 def rewrite_journals() -> list[bytes]:
-    """A job that was begun, one that has done a file, and one that has done nothing."""
+    """Journals of a job that was just started, of one that has finished a file, and of one that has done nothing."""
     paths, made, place = _job()
     found = [Path(place).read_bytes()]
     facts = {
@@ -148,7 +149,7 @@ def rewrite_journals() -> list[bytes]:
 
 
 def converted(data: bytes, rng: random.Random) -> None:
-    """The journal of a conversion: only parts that are there are believed."""
+    """The journal of a conversion: it is believed only about parts that exist."""
     made, place = _conversion()
     Path(place).write_bytes(data)
     made.load()
@@ -170,7 +171,7 @@ def _conversion() -> tuple[convert_journal.Journal, str]:
 
 @functools.cache
 def convert_journals() -> list[bytes]:
-    """A conversion of which two parts are finished, and one that gives parts their names."""
+    """A conversion with two finished parts, and one that is giving parts their names."""
     told = Path(_conversion()[1]).read_bytes()
     facts: dict[str, Any] = {**json.loads(told), "files": ["a.tfrecord", "b.tfrecord"]}
     return [told, json.dumps(facts).encode()]
@@ -182,7 +183,7 @@ _MARK = b"\0--data--\0"
 
 
 def cached(data: bytes, rng: random.Random) -> None:
-    """The two files of a cache, index before data: elements of its types, or an error."""
+    """The two files of a cache, index before data: the result is elements of its types, or an error."""
     from penstock.tf import data as tf_data
     from penstock.tf.errors import OpError
 
@@ -218,7 +219,7 @@ def caches() -> list[bytes]:
 
 
 def cache_lie(rng: random.Random, data: bytes) -> bytes:
-    """Another value in the index, or another number in the data."""
+    """A different value in the index, or a different number in the data."""
     index, _, values = data.partition(_MARK)
     if rng.random() < 0.6:
         index = json_text(rng, index)

@@ -1,7 +1,7 @@
-"""The target of .beton files, with a plain parser beside it that looks at one value at a time.
+"""The target for .beton files, with a plain parser that reads one value at a time, for comparison.
 
-A page has at least 2 MiB, so a mutated file is kept short: what stands before the first page and what
-stands from there on, with the length of the first part before them.
+A page has at least 2 MiB, so a mutated file is stored in a short form: the length of the bytes before the first page,
+these bytes, and the bytes from the first page on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def unfolded(data: bytes) -> bytes:
 
 
 def folded(data: bytes) -> bytes:
-    """The short form of a file whose first page is the second 2 MiB, without zeros of the last."""
+    """The short form of a file whose first page is the second 2 MiB, without the zeros at the end of the last
+    page."""
     if len(data) <= PAGE:
         return struct.pack("<H", len(data)) + data
     _, _, _, _, table = struct.unpack_from("<HHIQQ", data)
@@ -44,7 +45,7 @@ def folded(data: bytes) -> bytes:
 
 
 def read(data: bytes, rng: random.Random) -> None:
-    """Open, scan and take; what is delivered is what a plain parser finds."""
+    """Open, scan and take; the records must be those that the plain parser finds."""
     whole = unfolded(data)
     dataset = ps.open("m.beton", storage=MemoryStorage({"m.beton": whole}), format="beton")
     if len(dataset) > 1 << 16:
@@ -63,7 +64,7 @@ def read(data: bytes, rng: random.Random) -> None:
 
 
 def _look_at_lent(taken: pa.RecordBatch, lent: pa.RecordBatch) -> None:
-    """What is lent is what is decoded, and its images are those of the files."""
+    """Borrowed values must equal decoded values, and their images must be those of the files."""
     assert repr(as_lent(lent).to_pylist()) == repr(as_lent(taken).to_pylist())  # NaN is itself
     keys = np.arange(len(taken), dtype=np.uint64)
     for files, parts in zip(taken.columns, lent.columns, strict=True):
@@ -77,7 +78,7 @@ def _look_at_lent(taken: pa.RecordBatch, lent: pa.RecordBatch) -> None:
 
 
 def plain(data: bytes) -> list[list[Any]]:
-    """The columns of a sound file, one value after another."""
+    """The columns of a valid file, read one value after another."""
     _, num_fields, _, num_records, table = struct.unpack_from("<HHIQQ", data)
     kinds = [data[24 + n * 1041] for n in range(num_fields)]
     places, at = [], 0
@@ -128,7 +129,7 @@ def _u64(data: bytes, at: int) -> int:
 
 
 def seeds() -> list[bytes]:
-    """Files of every kind of field, in their short form."""
+    """Files with every kind of field, in their short form."""
     count = 6
     rng = np.random.default_rng(1)
     pictures = pa.array([b"P6\n2 %d\n255\n" % n + bytes(6 * n) for n in range(1, count + 1)])

@@ -1,4 +1,4 @@
-"""Small files that hold, or claim to hold, very much: `size` bytes each, mostly zeros."""
+"""Small files that contain, or claim to contain, a huge amount of data: `size` bytes each, mostly zeros."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from fuzz.mds_shards import one_column
 from fuzz.tfrecords import framed, head
 
 SMALL = 16 << 20
-"""What a bomb of the fuzzer holds: much beside its file, and little enough to be read many times."""
+"""The size of a bomb for the fuzzer: large compared with its file, but small enough to be read many times."""
 
 
 def tfrecords(size: int = SMALL) -> list[bytes]:
-    """One record; a head without its record; an Example of numbers that take eight times their bytes."""
+    """One large record; a head without its record; an Example of numbers that take eight times their bytes in
+    memory."""
     zeros = framed(bytes(size))
     packed = _field(
         1, _field(1, _field(1, b"n") + _field(2, _field(3, _field(1, bytes(size // 8)))))
@@ -46,7 +47,7 @@ def _field(number: int, content: bytes) -> bytes:
 
 
 def tars(size: int = SMALL) -> list[bytes]:
-    """A large member of a compressed archive, and compressed members of a plain one."""
+    """A large member of a compressed archive, and compressed members of a plain archive."""
     zeros, text = bytes(size), b'"' + b"a" * size + b'"'
     npy = _npy(size)
     out = io.BytesIO()
@@ -80,7 +81,7 @@ def _npy(size: int) -> bytes:
 
 
 def npzs(size: int = SMALL) -> list[bytes]:
-    """An array of one record, and one of many."""
+    """An array of one record, and an array of many."""
     made: list[bytes] = []
     for array in (np.zeros((1, size), np.uint8), np.zeros(size, np.uint8)):
         out = io.BytesIO()
@@ -90,7 +91,7 @@ def npzs(size: int = SMALL) -> list[bytes]:
 
 
 def mds(size: int = SMALL) -> dict[str, bytes]:
-    """One record in a shard of each codec, by the ending of the codec."""
+    """A shard of one record for each codec, named by the ending of the codec."""
     plain = one_column("bytes", [bytes(size)])
     codecs = {"zstd": "zstd", "br": "brotli", "snappy": "snappy"}
     packed = {end: pa.Codec(name).compress(plain, asbytes=True) for end, name in codecs.items()}
@@ -98,7 +99,7 @@ def mds(size: int = SMALL) -> dict[str, bytes]:
 
 
 def array_records(size: int = SMALL) -> list[bytes]:
-    """A chunk of each codec with one record; and with many, whose sizes are compressed."""
+    """A chunk of one record for each codec, and a chunk of many records, whose sizes are compressed."""
     made: list[bytes] = []
     for letter, name in ((b"z", "zstd"), (b"b", "brotli"), (b"s", "snappy")):
         for count, sizes, values in ((1, varint(size), bytes(size)), (size, bytes(size), b"")):
@@ -116,7 +117,7 @@ def _sized(name: str, plain: bytes) -> bytes:
 
 
 def parquets(size: int = SMALL) -> list[bytes]:
-    """One huge text in a dictionary, at the top and nested, which all rows have."""
+    """One huge text in a dictionary, used by all rows; at the top level and nested."""
     rows = 2000
     place = pa.array(np.zeros(rows, np.int32))
     text = pa.DictionaryArray.from_arrays(place, pa.array(["x" * (size // rows * 4)]))
@@ -139,7 +140,7 @@ def parquets(size: int = SMALL) -> list[bytes]:
 
 
 def arrows(size: int = SMALL) -> list[bytes]:
-    """One batch of zeros by each codec."""
+    """One batch of zeros for each codec."""
     made: list[bytes] = []
     for codec in ("zstd", "lz4"):
         for column in (pa.array(np.zeros(size, np.uint8)), pa.array([bytes(size)])):
@@ -169,7 +170,7 @@ def hdf5(size: int = SMALL) -> list[bytes]:
 
 
 def msgpacks(size: int = SMALL) -> list[bytes]:
-    """Heads that claim very many values or bytes."""
+    """Heads that claim a huge number of values or bytes."""
     claims = [kind + b"\x7f\xff\xff\xff" for kind in (b"\xdd", b"\xdf", b"\xdb", b"\xc6")]
     return [
         *claims,
@@ -179,7 +180,7 @@ def msgpacks(size: int = SMALL) -> list[bytes]:
 
 
 def pngs(side: int = 65_000) -> list[bytes]:
-    """A picture that says it is large and holds nothing; one whose rows are zeros."""
+    """An image that claims to be large but has no data, and one whose rows are zeros."""
     rows = zlib.compress(bytes(1 << 20), 9)
     return [
         _png(side, side, zlib.compress(b"")),
@@ -199,7 +200,7 @@ def _png(width: int, height: int, data: bytes) -> bytes:
 
 
 def pictures(side: int = 65_000) -> list[bytes]:
-    """Pictures of every codec whose heads claim so many pixels a side."""
+    """Images of every codec whose heads claim this many pixels per side."""
     from fuzz import images
 
     gif = (
@@ -221,7 +222,7 @@ def _with_jpeg_side(data: bytes, side: int) -> bytes:
 
 
 def _with_webp_side(data: bytes) -> bytes:
-    """The largest sides that WebP has, 16,383."""
+    """An image with the largest sides that WebP allows, 16,383."""
     if data[12:16] == b"VP8 ":
         return data[:26] + struct.pack("<HH", 0x3FFF, 0x3FFF) + data[30:]
     if data[12:16] == b"VP8L":
@@ -231,6 +232,6 @@ def _with_webp_side(data: bytes) -> bytes:
 
 @functools.cache
 def of(name: str) -> list[bytes]:
-    """The bombs of a target, made once."""
+    """The bombs for a target, made once."""
     made = globals()[name]()
     return list(made.values()) if isinstance(made, dict) else made

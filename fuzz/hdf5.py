@@ -1,8 +1,8 @@
-"""The target of HDF5 files, small ones of every kind of layout.
+"""The target for HDF5 files, with small files of every kind of layout.
 
-Hostile bytes make libhdf5 end the process, or go round in circles, and that is not penstock's to mend. So each file is
-read in a process of its own, and one that ends or hangs while libhdf5 has the word counts as refused. Anywhere else
-that is a failure, and so is whatever penstock raises that is no error of its own.
+Hostile bytes can make libhdf5 kill the process or loop for ever, and penstock cannot repair that. So each file is
+read in a separate process. If the process dies or hangs inside libhdf5, the file counts as refused. If that happens
+anywhere else, it is a failure, and so is any exception that is not one of penstock's errors.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _REFUSED, _FAILED = 3, 4
 _BY_LIBHDF5 = re.compile(
     r"\(most recent call first\):\n  File \"[^\"]*/(formats/hdf5(_file)?\.py|h5py/[^\"]*)\""
 )
-"""What a trace says where the innermost code in Python is what calls libhdf5."""
+"""A stack trace contains this if the innermost Python code is the code that calls libhdf5."""
 
 
 def read(data: bytes, rng: random.Random) -> None:
-    """A whole file in a process of its own."""
-    faulthandler.dump_traceback_later(60, exit=True)  # the time for many would not do for these
+    """A whole file, in a separate process."""
+    faulthandler.dump_traceback_later(60, exit=True)  # other targets allow less time
     trace, telling = os.pipe()
     child = os.fork()
     if not child:
@@ -68,7 +68,7 @@ def _in_child(data: bytes, rng: random.Random, telling: int) -> int:
 
 
 def _read(data: bytes, rng: random.Random) -> None:
-    """From memory or from the disk, scanned and taken from."""
+    """Scan and take, from memory or from the disk."""
     if rng.random() < 0.5:
         storage: Any = MemoryStorage({"a.h5": data})
         dataset = ps.open("a.h5", storage=storage, index="never", format="hdf5", overlays=False)
@@ -81,7 +81,7 @@ def _read(data: bytes, rng: random.Random) -> None:
     for batch in dataset.scan(threads=1):
         batch.validate(full=True)
         found += batch.num_rows
-        if found > 1 << 16:  # records of no bytes can be many
+        if found > 1 << 16:  # there can be huge numbers of records without bytes
             return
     assert found == len(dataset)
     if found:
@@ -95,7 +95,7 @@ def _folder() -> str:
 
 
 def files() -> list[bytes]:
-    """Files of the old layout and of the new one: filters, text, lists, structures, groups, attributes."""
+    """Files of the old layout and of the new layout, with filters, text, lists, structures, groups and attributes."""
     return [_file(None), _file("latest"), _written()]
 
 

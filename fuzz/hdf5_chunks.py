@@ -1,4 +1,5 @@
-"""The target of packed chunks of HDF5; zlib, and plain ways with LZF and shuffle, must give the same."""
+"""The target for compressed chunks of HDF5. zlib, and plain implementations of LZF and shuffle, must give the same
+bytes."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from penstock import _core
 
 _FILTERS = ([], ["gzip"], ["lzf"], ["shuffle"], ["shuffle", "gzip"], ["shuffle", "lzf"])
 _HEAD = struct.Struct("<BBHB")
-"""Which filters, the mask, the chunk's bytes, a value's."""
+"""The filters, the mask, the size of the chunk, and the size of a value."""
 
 
 def unpacked(data: bytes, rng: random.Random) -> None:
-    """Several chunks of any bytes at once."""
+    """Several chunks of arbitrary bytes in one call."""
     if len(data) < _HEAD.size:
         return
     which, mask, size, width = _HEAD.unpack_from(data)
@@ -65,7 +66,7 @@ def _lzf(data: bytes) -> bytes:
 
 
 def chunks() -> list[bytes]:
-    """Chunks that libhdf5 has packed in each way."""
+    """Chunks that libhdf5 compressed with each filter."""
     values = np.arange(300, dtype="<i4") // 3
     found = []
     for which, filters in enumerate(_FILTERS):

@@ -1,4 +1,4 @@
-"""Images for the fuzzer: small ones of every codec, decoded, shrunk and looked at again."""
+"""Images for the fuzzer: small ones of every codec, decoded, shrunk and read again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIMITS = ps.Limits(image_pixels=1 << 18)
 
 
 def decoded(data: bytes, rng: random.Random) -> None:
-    """An image: what its head says is what is decoded, and what is made of it can be decoded."""
+    """An image: decoding must give what its head says, and images made from it can be decoded."""
     size = image_sizes([data])[0].as_py()
     mode = rng.choice(("rgb", "grey", "stored"))
     damaged = rng.random() < 0.3
@@ -45,8 +45,8 @@ def decoded(data: bytes, rng: random.Random) -> None:
 
 
 def both_ways(data: bytes, rng: random.Random) -> None:
-    """A JPEG that our own decoder of Huffman codes takes is the same by TurboJPEG, which knows
-    nothing of it, whole or in part; neither fails in another way than by a fault."""
+    """If penstock's decoder of Huffman codes accepts a JPEG, TurboJPEG alone must give the same pixels, for the whole
+    image and for a part. Neither may fail except by a fault."""
     try:
         size = image_sizes([data])[0].as_py()
     except ps.PenstockError:
@@ -67,8 +67,8 @@ def both_ways(data: bytes, rng: random.Random) -> None:
 
 
 def looked_at(data: bytes, rng: random.Random) -> None:
-    """An image cropped for training: as big as was asked or a fault that is told; the rest of the
-    batch is not touched, and the exact path takes whatever the fast one does."""
+    """An image cropped for training must have the requested size, or be reported as a fault. The rest of the batch
+    must be unchanged, and the exact decoder must accept everything that the fast one accepts."""
     size = rng.choice((1, 7, (16, 24), 40))
     crop = rng.choice((None, "center", "random"))
     rest: dict[str, Any] = {"crop": crop, "flip": True, "layout": rng.choice(("nhwc", "nchw"))}
@@ -97,7 +97,8 @@ def looked_at(data: bytes, rng: random.Random) -> None:
 
 
 def masked(data: bytes, rng: random.Random) -> None:
-    """A mask beside an image of its size, or of another: made or a fault, and the rest of the batch not touched."""
+    """A mask with an image of its size, or of another size: the result is a mask or a fault, and the rest of the
+    batch must be unchanged."""
     try:
         size = image_sizes([data])[0].as_py()
     except ps.PenstockError:
@@ -123,7 +124,7 @@ def masked(data: bytes, rng: random.Random) -> None:
 
 
 def resealed(data: bytes, rng: random.Random) -> None:
-    """A PNG whose checksums are mostly made right again, so that what they guard is reached."""
+    """A PNG most of whose checksums are corrected, so that the code behind the checksums is reached."""
     if rng.random() < 0.8:
         at, parts = 8, [data[:8]]
         while len(data) - at >= 12:
@@ -151,13 +152,13 @@ def _encoded(codec: str, **options: bool) -> list[bytes]:
 
 
 def jpegs() -> list[bytes]:
-    """JPEGs, of which one of the largest holds only a head."""
+    """JPEGs, one of which is only the head of a huge one."""
     made = _encoded("jpeg")
     return [*made, made[1][:200]]
 
 
 def baseline_jpegs() -> list[bytes]:
-    """JPEGs of every sampling that Pillow writes, with restart markers and tables of their own."""
+    """JPEGs with every subsampling that Pillow writes, with restart markers and with their own tables."""
     ways: list[dict[str, Any]] = [
         {"subsampling": 0},
         {"subsampling": 1, "restart_marker_blocks": 2},
@@ -201,7 +202,7 @@ def others() -> list[bytes]:
 
 
 def masks() -> list[bytes]:
-    """Masks: with palettes of 1 to 8 bits, of 16 bits, grey and in colour."""
+    """Masks with palettes of 1 to 8 bits, and masks of 16 bits, in grey and in colour."""
     indices = _pictures()[2] % 2
     found = [
         *pngs()[:3],
@@ -222,10 +223,10 @@ def pngs() -> list[bytes]:
 
 
 def webps() -> list[bytes]:
-    """WebPs with loss and without."""
+    """Lossy and lossless WebPs."""
     return [*_encoded("webp"), *_encoded("webp", lossless=True)]
 
 
 def ppms() -> list[bytes]:
-    """PPMs and a PGM, of other depths too."""
+    """PPMs and a PGM, also with other maximum values."""
     return [*_encoded("ppm"), b"P6 2 1 65535\n" + bytes(12), b"P5\n# a\n2 2\n15\n\1\2\3\4"]

@@ -1,4 +1,4 @@
-"""Sidecars with right checksums of their own that say what a forger likes."""
+"""Sidecars whose own checksums are correct but whose contents may be forged."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from penstock._core import Buffer
 from penstock.framing.index import _sections as sections
 
 HEADER = struct.Struct("<8sHBBIQQQQQQqqQI")
-"""magic, version, compression, layout, num_sections, num_records, data_bytes, plain_bytes, num_points,
-inode, size, mtime_ns, ctime_ns, body_bytes, crc32c of what is between header and body"""
+"""magic, version, compression, layout, num_sections, num_records, data_bytes, plain_bytes, num_points, inode, size,
+mtime_ns, ctime_ns, body_bytes, crc32c of the bytes between header and body"""
 ENTRY = struct.Struct("<16sQQ")
 
 
@@ -20,7 +20,8 @@ def crc32c(data: bytes) -> int:
 
 
 def sealed(data: bytes) -> bytes:
-    """A sidecar whose checksums are all right, whatever it says; too short or too odd a one as it is."""
+    """A sidecar with all checksums corrected, whatever its contents. A sidecar that is too short or too odd is
+    returned unchanged."""
     if len(data) < HEADER.size + 4:
         return data
     fields = list(HEADER.unpack_from(data))
@@ -42,7 +43,7 @@ def sealed(data: bytes) -> bytes:
 
 
 def with_fields(data: bytes, **changes: int) -> bytes:
-    """A sidecar with other numbers in its header: {"num_records": 7}."""
+    """A sidecar with different numbers in its header, such as {"num_records": 7}."""
     names = ("num_sections", "num_records", "data_bytes", "plain_bytes", "num_points", "inode",
              "size", "mtime_ns", "ctime_ns", "body_bytes")  # fmt: skip
     fields = list(HEADER.unpack_from(data))

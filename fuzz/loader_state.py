@@ -1,5 +1,5 @@
-"""States of a loader that nobody's loader made: refused with a bounded message, or a place to go on
-from, and nothing else."""
+"""States that no loader made. penstock must refuse them with a message of limited length, or accept them as a
+position from which to continue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOSTILE: tuple[Any, ...] = (
 
 
 def states() -> list[bytes]:
-    """States of both loaders, at the beginning, within an epoch and at its end."""
+    """States of both kinds of loaders, at the beginning of an epoch, within it and at its end."""
     return [
         json.dumps({**_loader(kind).state_dict(), "epoch": epoch, "position": position}).encode()
         for kind in (0, 1)
@@ -41,7 +41,7 @@ def _loader(kind: int) -> ps.Loader:
 
 
 def load(data: bytes, rng: random.Random) -> None:
-    """Bytes as JSON, some values of which may be put in the place of others."""
+    """Bytes as JSON, some of whose values may be replaced."""
     try:
         state = json.loads(data)
     except (ValueError, RecursionError):

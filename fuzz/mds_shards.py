@@ -1,4 +1,5 @@
-"""A plain writer of MDS shards, for tests and fuzzing: by the published layout, without the peer's library."""
+"""A plain writer of MDS shards for tests and fuzzing. It follows the published layout and does not use MosaicML's
+library."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any
 def shard(
     columns: dict[str, tuple[str, int | None]], records: list[dict[str, bytes]], **config: Any
 ) -> bytes:
-    """The bytes of a shard. Columns are {name: (encoding, size or None)}, values encoded already."""
+    """The bytes of a shard. `columns` is {name: (encoding, size or None)}; the values are already encoded."""
     said = {
         "column_encodings": [encoding for encoding, _ in columns.values()],
         "column_names": list(columns),
@@ -66,7 +67,7 @@ def index_of(*entries: Any, version: int = 2) -> bytes:
 
 
 def folder_of(folder: Path, shards: dict[str, list[int]], algorithm: str = "sha1") -> Path:
-    """A folder of simple shards with an index.json that lists them as they are given."""
+    """A folder of simple shards, with an index.json that lists them as given."""
     folder.mkdir(exist_ok=True)
     entries: list[Any] = []
     for name, values in shards.items():

@@ -1,4 +1,5 @@
-"""The messages of `tf.train` over hostile bytes: what they take, they write back and take again."""
+"""The messages of `tf.train` on hostile bytes: a message that they accept must be accepted again after they wrote
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ KINDS = [getattr(train, name) for name in train.__all__ if name != "DecodeError"
 
 
 def parsed(data: bytes, rng: random.Random) -> None:
-    """Any message of any bytes: written, read again, printed, copied and merged."""
+    """A message parsed from any bytes: written, read again, printed, copied and merged."""
     kind = rng.choice(KINDS)
     message = kind.FromString(data)
     written = message.SerializeToString()

@@ -1,4 +1,4 @@
-"""MessagePack under test, with msgpack-python for a second opinion."""
+"""The targets for MessagePack; results are compared with msgpack-python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NESTING = 100
 
 
 def seeded() -> list[bytes]:
-    """Files of every kind of value."""
+    """Files with every kind of value."""
     folder = seeds.GOLDEN / "neighbours"
     files = [folder / "values.msgpack", folder / "arrays.msgpack_numpy"]
     array = {b"nd": True, b"type": "<f4", b"kind": b"", b"shape": [2, 1], b"data": bytes(8)}
@@ -38,8 +38,8 @@ def seeded() -> list[bytes]:
 
 
 def run(data: bytes, rng: random.Random) -> None:
-    """Values of a window, found and passed over as msgpack-python does; then a whole file: opened,
-    scanned, taken from and written again."""
+    """Finds and skips the values of a window as msgpack-python does; then opens, scans, takes from and writes a whole
+    file."""
     window = _core.Buffer.from_bytes(data)
     frames, consumed, need, fault = _core.walk(FRAMING, window, 0, 1 << 30)
     assert consumed == sum(pa.array(frames.lengths()).to_pylist())
@@ -54,9 +54,9 @@ def run(data: bytes, rng: random.Random) -> None:
 
 
 def _second_opinion(data: bytes, records: list[bytes]) -> None:
-    """What msgpack-python takes for a value is one here, and of the same length."""
+    """What msgpack-python accepts as a value must be a value here, with the same length."""
     if b"\xc9\xff\xff\xff\xff" in data:
-        return  # it adds the type to this length, and has 0 bytes
+        return  # it adds the type byte to this length, which overflows to 0 bytes
     unpacker = msgpack.Unpacker(
         max_buffer_size=len(data) + 1, strict_map_key=False, raw=True, ext_hook=_ext
     )
@@ -66,7 +66,7 @@ def _second_opinion(data: bytes, records: list[bytes]) -> None:
         try:
             unpacker.skip()
         except (ValueError, msgpack.UnpackException, RecursionError):
-            return  # its limits of depth are other ones
+            return  # its limits on depth are different
         assert unpacker.tell() == at + len(record)
         at += len(record)
     try:
@@ -81,7 +81,7 @@ def _ext(code: int, content: bytes) -> Any:
 
 
 def _columns(frames: Any, rng: random.Random) -> None:
-    """Columns of the records as inferred, written again, and read as the same."""
+    """Columns of the records with an inferred schema; they are written and must read back unchanged."""
     facts = _core.MsgpackFacts()
     facts.see(frames, _NESTING)
     found = facts.columns()
@@ -107,7 +107,7 @@ def _texts(batch: pa.RecordBatch) -> str:
 
 
 def _same_values(frames: Any, batch: pa.RecordBatch) -> None:
-    """Numbers, strings and booleans are those that msgpack-python unpacks."""
+    """Numbers, strings and booleans must be those that msgpack-python unpacks."""
     plain = (pa.int64(), pa.uint64(), pa.bool_(), pa.string(), pa.float64(), pa.float32())
     names = [field.name for field in batch.schema if field.type in plain and not field.metadata]
     if not names:

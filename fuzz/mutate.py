@@ -1,4 +1,4 @@
-"""Turning good files into bad ones, the same way for the same seed."""
+"""Makes bad files out of good ones; the same seed gives the same files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ CHANGES: tuple[Change, ...] = (
 
 
 LIES, BOMBS = 0.4, 0.001
-"""Of so many runs the file is changed by what knows its format, or is a bomb."""
+"""The share of runs in which a mutator that knows the format changes the file, and the share in which the file is a
+bomb."""
 
 
 def mutated(
@@ -90,8 +91,8 @@ def mutated(
     lies: Sequence[Lie] = (),
     bombs: Callable[[], Sequence[bytes]] | None = None,
 ) -> bytes:
-    """One of the seeds with a lie, or with one to a few changes that know nothing of the format; now and then a
-    bomb, or noise."""
+    """One of the seeds with a lie, or with one to a few changes that do not depend on the format; sometimes a bomb or
+    noise."""
     if bombs is not None and rng.random() < BOMBS:
         return rng.choice(bombs())
     if lies and rng.random() < LIES:

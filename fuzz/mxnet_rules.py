@@ -1,7 +1,7 @@
-"""MXNet's rules of RecordIO, as plain as they come: the second opinion. Only `struct`.
+"""MXNet's rules for RecordIO, as a minimal implementation to compare with. It uses only `struct`.
 
-Written from the layout that its 1.9.1 was observed to read and write. MXNet itself, which cannot be
-installed beside a NumPy of today, is asked in tests/interop/test_mxnet.py.
+It was written from the layout that MXNet 1.9.1 was observed to read and write. MXNet itself cannot be installed
+together with a current NumPy; tests/interop/test_mxnet.py runs it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def part(flag: int, piece: bytes) -> bytes:
 
 
 def frame(payload: bytes) -> bytes:
-    """All parts of a record, cut at each aligned magic."""
+    """All parts of a record, split at each aligned magic."""
     pieces = [bytearray()]
     for at in range(0, len(payload), 4):
         word = payload[at : at + 4]
@@ -43,8 +43,8 @@ def file_of(payloads: Iterable[bytes]) -> bytes:
 
 
 def records_of(data: bytes) -> tuple[list[bytes], int]:
-    """The whole records at the front of a file, and where they end. Raises Broken, whose args are
-    the same and a reason, where something else follows."""
+    """The whole records at the front of a file, and the position after them. If something else follows, raises
+    Broken, whose args are the same values and a reason."""
     found: list[bytes] = []
     at = 0
     while at < len(data):
@@ -85,7 +85,7 @@ def unpack(payload: bytes) -> tuple[float | list[float], int, int, bytes]:
 
 
 def index_of(text: bytes) -> dict[str, int]:
-    """An .idx file as MXIndexedRecordIO reads it: the last offset of a key wins."""
+    """An .idx file as MXIndexedRecordIO reads it: the last offset for a key wins."""
     keys: dict[str, int] = {}
     for line in text.decode().splitlines():
         words = line.split("\t")

@@ -1,7 +1,7 @@
-"""Targets for the formats of neighbours that are only read: MDS and ArrayRecord.
+"""Targets for formats of other libraries that penstock only reads: MDS and ArrayRecord.
 
-Hashes stop nearly every mutated ArrayRecord file at its head, so one target puts right hashes
-around hostile chunks.
+Hashes stop nearly every mutated ArrayRecord file at its head, so one target puts correct hashes around hostile
+chunks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def mds(data: bytes, rng: random.Random) -> None:
 
 
 def listing(data: bytes, rng: random.Random) -> None:
-    """An index.json beside a shard."""
+    """An index.json next to a shard."""
     import penstock as ps
     from penstock.storage import MemoryStorage
 
@@ -46,7 +46,7 @@ def arrayrecord(data: bytes, rng: random.Random) -> None:
 
 
 def riegeli(data: bytes, rng: random.Random) -> None:
-    """The data of a chunk, with right hashes around it."""
+    """The data of a chunk, with correct hashes around it."""
     count = rng.choice((0, 1, 2, 3, 5, len(data), rng.getrandbits(rng.choice((8, 55)))))
     size = rng.choice((0, 1, 3, 8, 15, len(data), rng.getrandbits(rng.choice((8, 63)))))
     whole = riegeli_files.chunk_of(data, count, size, rng.choice((b"r", b"r", b"r", b"t", b"p")))
@@ -80,7 +80,7 @@ def listings() -> list[bytes]:
 
 @functools.cache
 def array_records() -> list[bytes]:
-    """ArrayRecord files; the padding of a block is left as it must be."""
+    """ArrayRecord files; the padding of a block is not changed."""
     made = [riegeli_files.file_of([riegeli_files.chunk([b"a", b"", b"bc"])])]
     files = sorted(GOLDEN.glob("recordio/*.array_record"))
     return [*made, *(path.read_bytes() for path in files)]
@@ -88,7 +88,7 @@ def array_records() -> list[bytes]:
 
 @functools.cache
 def chunk_data() -> list[bytes]:
-    """What stands behind the heads of chunks: plain, and compressed by each codec."""
+    """The data after the heads of chunks: plain, and compressed by each codec."""
     sizes, values = bytes([2, 1]), b"abc"
     made = [b"\0\2" + sizes + values, b"\0\0", b"\0\3\0\0\0"]
     for letter, name in ((b"z", "zstd"), (b"b", "brotli"), (b"s", "snappy")):

@@ -1,4 +1,5 @@
-"""RecordIO under attack: walked, decoded and read whole, beside a plain reader of MXNet's rules."""
+"""The targets for RecordIO: frames, decoding and whole files; results are compared with a plain reader of MXNet's
+rules."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def packs() -> list[bytes]:
 
 
 def walk(data: bytes, rng: random.Random) -> None:
-    """Frames of a window: found, found again through an index, joined; as the plain reader does."""
+    """Frames of a window: found, found again through an index, and joined, as by the plain reader."""
     window = _core.Buffer.from_bytes(data)
     found, consumed, need, fault = _core.walk("recordio", window, 0, 1 << 30)
     payloads, at, reason = _plainly(data)
@@ -72,7 +73,7 @@ def _plainly(data: bytes) -> tuple[list[bytes], int, str]:
 
 
 def pack(data: bytes, rng: random.Random) -> None:
-    """One payload as a record of a pack, among right ones."""
+    """One payload as a record of a pack, among valid records."""
     payloads = [data, *packs()]
     rng.shuffle(payloads)
     window = _core.Buffer.from_bytes(rules.file_of(payloads))
@@ -80,7 +81,7 @@ def pack(data: bytes, rng: random.Random) -> None:
     columns = rng.sample(_PACK, rng.randrange(5))
     num_labels = rng.choice((None, 0, 1, 2, 1 << 40))
     if num_labels is not None:
-        # Some have another number, unless nobody asks for it.
+        # Some have a different number of labels, unless no label is requested.
         _core.recordio_columns(frames, columns, num_labels, False)
         assert "label" not in columns
     batch = pa.record_batch(_core.recordio_columns(frames, columns, None, rng.random() < 0.5))
@@ -90,7 +91,7 @@ def pack(data: bytes, rng: random.Random) -> None:
         wanted = [one[_PACK.index(name)] for one in unpacked]
         if name == "label":
             wanted = [one if isinstance(one, list) else [one] for one in wanted]
-        # Floats that are no numbers are not equal to themselves, so their text is compared.
+        # NaN is not equal to itself, so the texts are compared.
         assert str(values.to_pylist()) == str(wanted)
 
 
@@ -103,7 +104,7 @@ def file(data: bytes, rng: random.Random) -> None:
         "label": rng.choice((None, "list", "scalar")),
     }
     storage = MemoryStorage({"a.rec": data})
-    # Of a format that is named: a changed head may begin as another's does.
+    # The format is named, because a changed head may look like that of another format.
     dataset = ps.open("a.rec", format="recordio", storage=storage, index="never", **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):
         batch.validate(full=True)

@@ -1,8 +1,7 @@
-"""A plain writer of ArrayRecord files, for tests: the chunks of a real file, put together anew.
+"""A plain writer of ArrayRecord files for tests: it builds new files from the chunks of a real file.
 
-It needs the hash of Riegeli to make files that lie and are still right in every hash; that of the
-kernel is not to be had from Python, so this is a small one of its own, checked against the peer's
-files.
+To make lying files with correct hashes, it needs Riegeli's hash. The kernel's hash is not available in Python, so
+this module has a small implementation, which was checked against files of array_record.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class _State:
 
 
 def hash64(data: bytes) -> int:
-    """HighwayHash-64 with the key of Riegeli."""
+    """HighwayHash-64 with Riegeli's key."""
     state = _State()
     for at in range(0, len(data) // 32 * 32, 32):
         state.update(list(struct.unpack_from("<4Q", data, at)))
@@ -87,7 +86,7 @@ def varint(value: int) -> bytes:
 def chunk(
     records: list[bytes], *, count: int | None = None, size: int | None = None, kind: bytes = b"r"
 ) -> bytes:
-    """A plain chunk of records with right hashes; `count` and `size` may lie."""
+    """A plain chunk of records with correct hashes; `count` and `size` may be wrong."""
     sizes = b"".join(varint(len(record)) for record in records)
     data = b"\0" + varint(len(sizes)) + sizes + b"".join(records)
     return chunk_of(
@@ -104,7 +103,7 @@ def chunk_of(data: bytes, count: int, size: int, kind: bytes = b"r") -> bytes:
 
 
 def numbers(*values: int) -> bytes:
-    """A message of varints, fields 1, 2, 3 ..."""
+    """A message of varints in fields 1, 2, 3 ..."""
     return b"".join(bytes([n << 3]) + varint(value) for n, value in enumerate(values, 1))
 
 
@@ -125,8 +124,7 @@ def file_of(
     footer_offset: int | None = None,
     magic: int = MAGIC,
 ) -> bytes:
-    """A file of less than 64 KiB of chunks. What its footer lists, and what it says of itself, may
-    lie."""
+    """A file with less than 64 KiB of chunks. The contents of its footer and postscript may be wrong."""
     data = SIGNATURE
     places: list[tuple[int, int, int]] = []
     for one in chunks:

@@ -1,4 +1,4 @@
-"""Good files to start from: golden ones where the shared folder has them, and small ones made here."""
+"""Valid files to start from: golden ones if the shared folder has them, and small ones made here."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def tfrecords() -> list[bytes]:
 
 @functools.cache
 def examples() -> list[bytes]:
-    """Serialized Examples and SequenceExamples, odd ones among them."""
+    """Serialized Examples and SequenceExamples, some of them unusual."""
     found = [
         bytes.fromhex("0a160a140a0161120f1a0d0a0bffffffffffffffffff0101"),
         bytes.fromhex("0a070a050a01611200"),
@@ -59,7 +59,7 @@ def examples() -> list[bytes]:
 
 
 def _hex(node: object) -> list[bytes]:
-    """All serialized messages somewhere in a golden JSON."""
+    """All serialized messages anywhere in a golden JSON file."""
     found: list[bytes] = []
     if isinstance(node, dict):
         for key, value in node.items():
@@ -104,13 +104,13 @@ def compressed() -> list[bytes]:
 
 
 def files() -> list[bytes]:
-    """TFRecord files of any kind, with Examples or with anything."""
+    """TFRecord files of any kind, with Examples or other payloads."""
     return [*tfrecords(), *compressed(), b"".join(map(framed, examples()[:12]))]
 
 
 @functools.cache
 def folder() -> str:
-    """A folder that is gone when the process ends."""
+    """A folder that is deleted when the process ends."""
     made = tempfile.mkdtemp(prefix="penstock-fuzz-")
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return made
@@ -165,7 +165,7 @@ def parquets() -> list[bytes]:
 
 @functools.cache
 def arrows() -> list[bytes]:
-    """Small Arrow IPC files and streams, plain and compressed; and such as can be read in parts."""
+    """Small Arrow IPC files and streams, plain and compressed, and some that can be read in parts."""
     found = []
     in_parts = _table().drop_columns(["name"])
     long = [None if n % 5 == 0 else f"{n:03}" * (n % 9) for n in range(len(in_parts))]
@@ -188,5 +188,5 @@ def arrows() -> list[bytes]:
 
 
 def everything() -> list[bytes]:
-    """A few of each."""
+    """A few files of each format."""
     return [*tfrecords(), *compressed(), *parquets()[:1], *arrows()[:4]]

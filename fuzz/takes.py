@@ -1,4 +1,5 @@
-"""Records of a local file by their numbers: in one call, and by the longer way, which is the second opinion."""
+"""Takes records of a local file by number in one call, and compares them with the records found by the slower general
+way."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from penstock.datasets.scan import join
 from penstock.framing.read.framed import FramedReader
 
 _MANY = 600
-"""So many records of 5 KB are read by several threads, while they are in a cache."""
+"""With this many records of 5 KB, several threads read them, while they are in a cache."""
 
 
 def files() -> list[bytes]:
-    """Files of Examples, small ones and large ones."""
+    """Files of small and of large Examples."""
     path = os.path.join(seeds.folder(), "large.tfrecord")
     values = {"n": range(8), "k": [bytes([n]) * (5000 + n) for n in range(8)]}
     ps.write(values, path, index=False, overwrite=True)
@@ -29,7 +30,7 @@ def files() -> list[bytes]:
 
 
 def taken(data: bytes, rng: random.Random) -> None:
-    """What is given at once is what the longer way gives, also where the file was changed since it was indexed."""
+    """The one call must return what the general way returns, even if the file was changed since it was indexed."""
     path = os.path.join(seeds.folder(), "taken.tfrecord")
     Path(path).write_bytes(data)
     checksums = rng.choice(("all", "all", "headers", "none"))

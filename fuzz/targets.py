@@ -1,7 +1,7 @@
-"""The targets: each takes the bytes of a hostile file, and returns, or raises an allowed error.
+"""The targets. Each takes the bytes of a hostile file, and returns or raises an allowed error.
 
-Where there is a second opinion (a plain parser, Python's zlib), the target asks it: data that both
-accept must be the same data.
+If another implementation exists (a plain parser, Python's zlib), the target runs it too: if both accept the data, the
+results must be the same.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Target:
     run: Callable[[bytes, random.Random], None]
     seeds: Callable[[], list[bytes]]
     lies: tuple[Lie, ...] = ()
-    """Mutators that know the format: what they change still has right checksums, or nests deep."""
+    """Mutators that know the format: the changed files still have correct checksums, or are deeply nested."""
     bombs: str = ""
-    """Which of `bombs` are files of this target."""
+    """The names of the `bombs` that are files for this target."""
 
 
 def walk(data: bytes, rng: random.Random) -> None:
-    """Frames of a window: found, proved, viewed, found again through an index, searched for."""
+    """Frames of a window: found, verified, viewed, found again through an index, searched for."""
     window = _core.Buffer.from_bytes(data)
     limit = rng.choice((1 << 30, 1 << 62, 100))
     found, consumed, need, fault = _core.walk("tfrecord", window, 0, limit)
@@ -110,7 +110,7 @@ _PLANS = [DecodePlan(plan_fields(s), d) for s in _SCHEMAS for d in ("protobuf", 
 
 
 def example(data: bytes, rng: random.Random) -> None:
-    """An Example: inferred, and decoded by a plan of either dialect."""
+    """An Example: its schema is inferred, and it is decoded by a plan of either dialect."""
     window = _core.Buffer.from_bytes(framed(data) + framed(b""))
     frames = _core.walk("tfrecord", window, 0, 1 << 30)[0]
     facts = frames.infer()
@@ -125,14 +125,15 @@ _FRESH = pa.record_batch({"fresh": pa.array([7, 8], pa.int64())})
 
 
 def splice(data: bytes, rng: random.Random) -> None:
-    """Fields of an Example added, dropped and renamed; what is not asked for stays as it is."""
+    """Fields of an Example added, dropped and renamed; fields that no edit names must not change."""
     kind = rng.choice(("example", "sequence"))
     damaged = rng.random() < 0.2
     frame = framed(data)
     frame = frame[:-1] + bytes([frame[-1] ^ 1]) if damaged else frame
     frames = _walked(frame + framed(b""))
     if damaged:
-        # What nobody verifies is added to, whatever it is, and as wrong as before.
+        # Without verification, the field is added to the damaged payload, whose checksum stays
+        # wrong.
         new = _spliced(frames, _FRESH, "example", replace=False, verify=False)
         assert new.payload(0)[: len(data)] == data
         assert [fault.record for fault in new.verify()] == [0]
@@ -170,17 +171,17 @@ def _spliced(frames: _core.Frames, fields: Any, kind: str, **how: Any) -> _core.
 
 
 def _untouched(frames: _core.Frames) -> str | None:
-    """The fields that no edit names, or None where they cannot be read."""
+    """The fields that no edit names, or None if they cannot be read."""
     try:
         batch = _PLANS[2].decode(frames)
     except ALLOWED:
         return None
-    # Floats that are no numbers are not equal to themselves, so their text is compared.
+    # NaN is not equal to itself, so the texts are compared.
     return str(batch.to_pylist())
 
 
 def inflate(data: bytes, rng: random.Random) -> None:
-    """A gzip or zlib file, in pieces of any size; equal to what Python's zlib makes of it."""
+    """A gzip or zlib file, in pieces of any size; the result must equal that of Python's zlib."""
     container = "zlib" if data[:1] == b"\x78" else "gzip"
     inflater = _core.Inflater(container, rng.choice((0, 1 << 10)))
     at = 0
@@ -210,7 +211,7 @@ def _by_zlib(data: bytes, window_bits: int) -> bytes:
 
 
 def checksums(data: bytes, rng: random.Random) -> None:
-    """CRC-32C of some bytes, at once and in pieces; equal to the sum made byte by byte."""
+    """CRC-32C of some bytes, in one call and in pieces; it must equal the checksum computed byte by byte."""
     cut = rng.randrange(len(data) + 1)
     head, tail = _core.Buffer.from_bytes(data[:cut]), _core.Buffer.from_bytes(data[cut:])
     state = 0xFFFFFFFF
@@ -221,7 +222,7 @@ def checksums(data: bytes, rng: random.Random) -> None:
 
 
 def member(data: bytes, rng: random.Random) -> None:
-    """A gzip member inflated whole, as an index says that it lies there."""
+    """A gzip member inflated whole, at the position that an index gives."""
     start = rng.choice((0, 0, 0, 5, len(data) + 1))
     _core.member_head(_core.Buffer.from_bytes(data), start)
     plain = _core.inflate_member(
@@ -231,7 +232,7 @@ def member(data: bytes, rng: random.Random) -> None:
 
 
 def index(data: bytes, rng: random.Random) -> None:
-    """A sidecar, half of the time with right checksums of its own, and what is read through it."""
+    """A sidecar, half of the time with correct checksums, and the records read through it."""
     if rng.random() < 0.7:
         data = indexes.sealed(data)
     storage = MemoryStorage({"a.penstock": data})
@@ -239,7 +240,7 @@ def index(data: bytes, rng: random.Random) -> None:
     source = storage.source("a.penstock")
     fitting.fits(found, source, TFRECORD)  # type: ignore[arg-type]
     if rng.random() < 0.03:
-        # Each of these makes an index anew and syncs it to the disk.
+        # Each run builds an index again and syncs it to the disk.
         name = rng.choice(("plain", "gzip"))
         _read_through(data, name, rng)
 
@@ -264,12 +265,12 @@ def opened(name: str, data: bytes, **options: Any) -> None:
     for batch in dataset.scan(threads=1):
         batch.validate(full=True)
         found += batch.num_rows
-        if found > 1 << 21:  # records of no bytes can be many
+        if found > 1 << 21:  # there can be huge numbers of records without bytes
             return
 
 
 def tfrecord(data: bytes, rng: random.Random) -> None:
-    """A whole TFRecord file through `open` and `scan`, in any damage mode, with or without checksums; or through
+    """A whole TFRecord file through `open` and `scan`, in any damage mode, with or without checksums, or through
     `repair` with salvage."""
     if rng.random() < 0.25:
         storage = MemoryStorage({"a.tfrecord": data})
@@ -288,14 +289,14 @@ def parquet(data: bytes, rng: random.Random) -> None:
 
 
 def arrow(data: bytes, rng: random.Random) -> None:
-    """A whole Arrow IPC file or stream, half of the time as if its batches were large."""
+    """A whole Arrow IPC file or stream; half of the time its batches are treated as large."""
     part_bytes = rng.choice((arrow_format.PART_BYTES, 200))
     with mock.patch.object(arrow_format, "PART_BYTES", part_bytes):
         opened("a.arrow", data, damage=rng.choice(("error", "skip")))
 
 
 def sniff(data: bytes, rng: random.Random) -> None:
-    """Telling the format of anything by its first bytes."""
+    """Detecting the format of any bytes."""
     from penstock import formats
 
     formats.by_bytes(data[:4096], max(len(data), 1), rng.choice(("x", "x.parquet", "x.tfrecord")))

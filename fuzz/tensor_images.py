@@ -1,4 +1,4 @@
-"""Images as `tf.io` decodes them, for the fuzzer: every codec with every option, and what is made of them."""
+"""Images for the fuzzer, as `tf.io` decodes them: every codec with every option, and images made from them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _jpeg(data: bytes, rng: random.Random) -> np.ndarray:
 
 
 def decoded(data: bytes, rng: random.Random) -> None:
-    """An image through the codec that its first bytes name: within the limit, and it can be resized."""
+    """An image through the codec that its first bytes name: its size must be within the limit, and it can be
+    resized."""
     if data.startswith(b"\xff\xd8"):
         made = _jpeg(data, rng)
     elif data.startswith(b"\x89P"):
@@ -53,14 +54,14 @@ def decoded(data: bytes, rng: random.Random) -> None:
 
 
 def gifs() -> list[bytes]:
-    """A GIF of two frames of two by two pixels, with a palette of four colours, and one of one frame."""
+    """A GIF of two frames of 2 x 2 pixels with a palette of four colours, and a GIF of one frame."""
     head = b"GIF89a\2\0\2\0\x91\0\0" + bytes(range(12))
     frame = b"!\xf9\4\1\0\0\1\0,\0\0\0\0\2\0\2\0\0\2\3\x44\x34\5\0"
     return [head + frame + frame + b";", head + frame[8:] + b";"]
 
 
 def bmps() -> list[bytes]:
-    """BMPs of 8, 24 and 32 bits, upwards and downwards."""
+    """BMPs of 8, 24 and 32 bits, stored bottom-up and top-down."""
 
     def made(bits: int, height: int) -> bytes:
         head = [b"BM", bytes(8), (54).to_bytes(4, "little"), (40).to_bytes(4, "little")]

@@ -1,4 +1,4 @@
-"""Frames of TFRecord with right checksums, made here."""
+"""Frames of TFRecord with correct checksums."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import struct
 from penstock import _core
 
 FRAMING = 16
-"""Bytes of a frame beside its payload."""
+"""The bytes of a frame in addition to its payload."""
 
 
 def masked(data: bytes) -> int:
-    """The checksum that a frame keeps of some bytes."""
+    """The checksum that a frame stores for some bytes."""
     crc = _core.Buffer.from_bytes(data).crc32c()
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -23,5 +23,5 @@ def head(length: int) -> bytes:
 
 
 def framed(payload: bytes) -> bytes:
-    """A right frame around a payload."""
+    """A valid frame around a payload."""
     return head(len(payload)) + payload + struct.pack("<I", masked(payload))

@@ -1,4 +1,5 @@
-"""Tar archives under attack: what penstock reads of one, beside what Python's tarfile reads."""
+"""The target for tar archives: the contents that penstock reads are compared with those that Python's tarfile
+reads."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _LIMITS = {"record_bytes": 1 << 20, "member_bytes": 1 << 20}
 
 
 def read(data: bytes, rng: random.Random) -> None:
-    """Every record, in one of the ways there are; those read at random are those of the scan."""
+    """Every record, by one of the ways to read; records read at random must be those of the scan."""
     options = rng.choice(({}, {"decode": False}, {"damage": "skip"}, {"raw": True}))
     storage = MemoryStorage({"a.tar": data})
     dataset = ps.open(
@@ -27,10 +28,10 @@ def read(data: bytes, rng: random.Random) -> None:
         **options,  # type: ignore[arg-type]
     )
     rows = [row for batch in dataset.scan(threads=1) for row in batch.to_pylist()]
-    # Records that cannot be decoded are counted, and passed over when they are read.
+    # Records that cannot be decoded are counted, but skipped when they are read.
     passed_over = sum(region.num_records or 0 for region in dataset.damage)
     assert len(rows) <= len(dataset) <= len(rows) + passed_over
-    if rows and len(rows) == len(dataset):  # numbers count what was passed over
+    if rows and len(rows) == len(dataset):  # the numbers include skipped records
         number = rng.randrange(len(rows))
         assert repr(dataset.take([number]).to_pylist()) == repr([rows[number]])
     if options == {"decode": False} and data[:2] != b"\x1f\x8b":
@@ -38,7 +39,7 @@ def read(data: bytes, rng: random.Random) -> None:
 
 
 def _compare(data: bytes, rows: list[dict[str, object]]) -> None:
-    """All contents that tarfile sees up to the first end are among those of the records."""
+    """All contents that tarfile sees before the first end mark must be among those of the records."""
     try:
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
             members = [m for m in tar.getmembers() if m.isreg() and not m.sparse]
@@ -53,7 +54,7 @@ def _compare(data: bytes, rows: list[dict[str, object]]) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Golden archives where they are small, and one of each kind of header made here."""
+    """Golden archives if they are small, and an archive made here for each kind of header."""
     found = [path.read_bytes() for path in sorted((GOLDEN / "webdataset").glob("*.tar*"))]
     found = [data.rstrip(b"\0") + bytes(1024) for data in found if len(data) <= 20480]
     for kind in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):

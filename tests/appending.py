@@ -1,4 +1,4 @@
-"""What the tests of appending share."""
+"""Code that the tests of appending share."""
 
 from __future__ import annotations
 

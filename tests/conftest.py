@@ -1,4 +1,5 @@
-"""What all tests share: the location of files from elsewhere, and checks that nothing is written next to them."""
+"""Fixtures for all tests: the location of files from other projects, and checks that nothing is written next to
+them."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from hypothesis import settings
 
 from reading import SHARED, shared_path
 
-# Output is compared as it is piped, whatever the width of the terminal that runs the tests.
+# Output is compared as if it were piped, whatever the width of the terminal.
 os.environ.pop("COLUMNS", None)
-# Deadlines measure the machine's other users; the seed is printed if a test fails.
+# Deadlines would depend on the load of the machine. The seed is printed if a test fails.
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")
 
 
 @pytest.fixture(scope="session")
 def golden() -> Path:
-    """Files with known content, made by the formats' own programs."""
+    """Files with known content, made by the reference program of each format."""
     return shared_path("specs", "golden")
 
 
@@ -33,14 +34,14 @@ def corpus() -> Path:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep penstock's cache of indexes out of the home of whoever runs the tests."""
+    """Keep penstock's cache of indexes out of the home folder of the user who runs the tests."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.delenv("PENSTOCK_INDEX", raising=False)
 
 
 @pytest.fixture
 def index_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let reading keep indexes next to the data, for tests of such indexes."""
+    """Let reading store indexes next to the data, for tests of such indexes."""
     monkeypatch.setenv("PENSTOCK_INDEX", "beside")
 
 
@@ -54,7 +55,7 @@ def index_folder(tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def no_threads_left() -> Iterator[None]:
-    """Every test ends with the threads it began with; the last may be about to end."""
+    """Every test must end with the threads with which it began; the last one may still be ending."""
     yield
     ours = [t for t in threading.enumerate() if t.name.startswith("penstock-")]
     for thread in ours:

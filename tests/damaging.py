@@ -1,4 +1,5 @@
-"""A file of 64 KiB to damage, how the tests turn over a bit of it, and how an index takes a change for damage."""
+"""A file of 64 KiB to damage, how the tests flip one of its bits, and how to make an index treat a change as
+damage."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PATH = "m.tfrecord"
 
 
 def sixty_four_kib() -> list[bytes]:
-    """Payloads of unequal size whose file is exactly 64 KiB; one is empty."""
+    """Payloads of different sizes, one of them empty, whose file has exactly 64 KiB."""
     rng = random.Random(SEED)
     lengths = [0, 1, 11, 2000] + [rng.randrange(2, 1900) for _ in range(58)]
     while sum(lengths) + 16 * (len(lengths) + 1) > SIZE:
@@ -31,7 +32,7 @@ DATA = frames.file_of(PAYLOADS)
 
 
 def flipped(data: bytes, bit: int) -> bytes:
-    """`data` with one bit turned over."""
+    """`data` with one bit flipped."""
     bad = bytearray(data)
     bad[bit >> 3] ^= 1 << (bit & 7)
     return bytes(bad)

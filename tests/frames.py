@@ -1,6 +1,6 @@
-"""TFRecord frames and tf.train.Examples made by hand, without penstock, to test penstock with.
+"""TFRecord frames and tf.train.Examples made without penstock, to test penstock with.
 
-Slow and plain on purpose: this is the second opinion.
+This code is deliberately slow and simple: penstock's results are compared with it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def masked(data: bytes) -> int:
 
 
 def head(length: int) -> bytes:
-    """The 12 bytes before a payload of `length` bytes, which may be false."""
+    """The 12 bytes before a payload of `length` bytes; the length may be false."""
     bare = struct.pack("<Q", length)
     return bare + struct.pack("<I", masked(bare))
 
@@ -60,14 +60,14 @@ def starts_of(payloads: Iterable[bytes]) -> list[int]:
 
 
 def gzip_of(plain: bytes, members: int = 1, level: int = 6) -> bytes:
-    """`plain` as that many gzip members, cut anywhere."""
+    """`plain` as this many gzip members, divided at any positions."""
     size = -(-len(plain) // members) or 1
     parts = [plain[at : at + size] for at in range(0, max(len(plain), 1), size)]
     return b"".join(_deflated(part, 31, level) for part in parts)
 
 
 def gzip_member(plain: bytes, num_records: int) -> bytearray:
-    """A gzip member as penstock writes them, which says how long it is and how many records it holds."""
+    """A gzip member as penstock writes it, with its size and number of records in its header."""
     body = _deflated(plain, -15, 6)
     size = 24 + len(body) + 8
     fixed = b"\x1f\x8b\x08\x04\0\0\0\0\0\x03\x0c\0PS\x08\0"
@@ -105,7 +105,7 @@ Value = Sequence[int] | Sequence[float] | Sequence[bytes] | None
 
 
 def feature(values: Value) -> bytes:
-    """A Feature; None leaves its kind unset, [] is an empty int64 list."""
+    """A Feature. None leaves its kind unset, and [] is an empty int64 list."""
     if values is None:
         return b""
     if all(isinstance(value, int) for value in values):
@@ -117,7 +117,7 @@ def feature(values: Value) -> bytes:
 
 
 def example(features: Mapping[str, Value]) -> bytes:
-    """A tf.train.Example as a careful writer makes it: sorted keys, one packed run a list."""
+    """A tf.train.Example in canonical form: sorted keys, and one packed run for each list."""
     entries = b""
     for key in sorted(features, key=str.encode):
         entries += message(1, message(1, key.encode()) + message(2, feature(features[key])))

@@ -1,4 +1,4 @@
-"""Files that want to run code or to open other files, and the place that they are laid in."""
+"""Files that try to run code or to open other files, and the folder in which they are placed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PNG = (
 
 
 class Bomb:
-    """Its pickle writes a file when it is loaded."""
+    """An object whose pickle writes a file when it is loaded."""
 
     def __init__(self, sung: Path) -> None:
         self._sung = sung
@@ -40,7 +40,7 @@ class Bomb:
 
 
 class Place:
-    """Where a file is laid: its folder, the canaries beside, the file that must not appear."""
+    """The place of a file: its folder, the canaries next to the folder, and the file that must not appear."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "data"
@@ -76,7 +76,7 @@ def hostile(make: Callable[[Place], Path | str]) -> Callable[[Place], Path | str
 
 
 def header(text: str) -> bytes:
-    """An npy file of one record whose header is this text."""
+    """An npy file of one record with this header text."""
     data = text.encode().ljust(118) + b"\n"
     return b"\x93NUMPY\1\0" + struct.pack("<H", len(data)) + data + bytes(64)
 
@@ -183,7 +183,7 @@ def mds_index_that_leads_in_and_out(place: Place) -> str:
 
 @hostile
 def arrow_extension_that_is_a_pickle(place: Place) -> Path:
-    """As pyarrow before 14.0.1 loaded it (CVE-2023-47248)."""
+    """pyarrow before 14.0.1 loaded such a pickle (CVE-2023-47248)."""
     marks = {"ARROW:extension:name": "arrow.py_extension_type"}
     field = pa.field("x", pa.int64(), metadata={**marks, "ARROW:extension:metadata": place.bomb})
     table = pa.table([pa.array([1])], schema=pa.schema([field]))
@@ -322,7 +322,7 @@ def hdf5_virtual_values(place: Place) -> Path:
 
 @hostile
 def hdf5_virtual_values_of_any_number(place: Place) -> Path:
-    """Asking for the shape alone opens the sources of such a dataset."""
+    """Merely asking for the shape of such a dataset opens its sources."""
     layout = h5py.VirtualLayout((3,), "i8", maxshape=(None,))
     source = h5py.VirtualSource(str(place.outside / "canary.h5"), "0", (3,), maxshape=(None,))
     layout[: h5py.h5s.UNLIMITED] = source[: h5py.h5s.UNLIMITED]

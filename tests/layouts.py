@@ -1,4 +1,4 @@
-"""What holds for the regions of any file."""
+"""Checks for the regions of any file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def all_regions(regions: Iterable[ps.Region]) -> Iterator[ps.Region]:
 
 
 def check_regions(found: ps.Layout) -> None:
-    """The regions tile the file. The children of each region are inside it, in order."""
+    """Check that the regions cover the file without gaps or overlaps, and that the children of each region are inside
+    it, in order."""
     at = 0
     for region in found.regions:
         if not region.within:

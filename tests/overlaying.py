@@ -21,7 +21,7 @@ def file_of_ids(folder: Path) -> str:
 
 
 def keep(source: Any, name: str = "new", overwrite: bool = False, **columns: Any) -> ps.Summary:
-    """Write overlays of the one shard of a source, or of as many shards."""
+    """Write overlays for the only shard of a source, or for several shards."""
     batch = pa.record_batch(columns)
     dataset = source if isinstance(source, ps.Dataset) else ps.open(source)
     firsts = dataset.files.firsts

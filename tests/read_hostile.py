@@ -1,13 +1,13 @@
-"""Reads untrusted files, one after the other, and reports the result of each.
+"""Reads untrusted files, one after another, and reports the result of each.
 
-Run as a program: on standard input one JSON object a line, on standard output one for each, written
-before the next file is opened; so a file that ends the process by a signal, or never ends, is the
-one without an answer. `tests/hostile/test_whole_corpus.py` and `tests/hostile/test_canaries.py` run it.
+Run as a program. It reads one JSON object per line from standard input, and writes one for each to standard output
+before it opens the next file. So a file that kills the process by a signal, or never ends, is the one without an
+answer. `tests/hostile/test_whole_corpus.py` and `tests/hostile/test_canaries.py` run it.
 
-Measured for each reading: CPU seconds of all threads (a busy machine does not lengthen them) and how
-far the resident memory grew, from a peak that is reset before each (`/proc/self/clear_refs`).
-Watched while reading: what Python calls "audit events". Files that libraries open themselves raise
-none; if that matters, the kernel is asked to report every opening (`watched`).
+For each reading, it measures the CPU seconds of all threads (which do not grow on a busy machine) and how far the
+resident memory grew, from a peak that is reset before each reading (`/proc/self/clear_refs`). While reading, it
+watches Python's "audit events". Files that libraries open themselves raise none; if that matters, the kernel is asked
+to report every file that is opened (`watched`).
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ ALWAYS = (
     "shutil.",
     "pty.",
 )
-"""What no reading does, beside the writing of sidecars."""
+"""Audit events that no reading may cause, except for writing sidecars."""
 CODE = ("exec", "compile", "marshal.loads")
-"""What only the import of a module does."""
+"""Audit events that only the import of a module may cause."""
 
 
 class Audit:
-    """What Python did while a file was read that reading should not do."""
+    """The forbidden actions of Python while a file was read."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -98,7 +98,7 @@ class Audit:
         sys.addaudithook(self._hook)
 
     def start(self, own: str, *allowed: str) -> None:
-        """Watch: files of `allowed` may be opened; in the folder `own` all may happen."""
+        """Begin to watch: files in `allowed` may be opened, and anything may happen in the folder `own`."""
         self.events = []
         self._own = os.path.realpath(own) + os.sep
         self._allowed = tuple(os.path.realpath(path) for path in allowed)
@@ -126,8 +126,8 @@ class Audit:
         return path.startswith(self._own) or self._is_lock(path)
 
     def _is_lock(self, path: str) -> bool:
-        """Whether it is what penstock locks in the user's cache while it makes the index of a file
-        that may be read, and removes then."""
+        """Whether this is the lock that penstock makes in the user's cache while it builds the index of an allowed
+        file, and then removes."""
         folder, name = os.path.split(path)
         found = re.fullmatch(r"\.(.+)\.[0-9a-f]{16}\.penstock\.lock\.penstock-tmp", name)
         assert self._allowed is not None
@@ -150,12 +150,12 @@ class Audit:
             return True
         if any(_is_sidecar(real, one) for one in self._allowed) or self._is_lock(real):
             return True
-        # A folder may be listed that holds what was asked for.
+        # The folder of a requested file may be listed.
         return any(one.startswith(real + os.sep) and os.path.isdir(real) for one in self._allowed)
 
 
 def _is_sidecar(path: str, of: str) -> bool:
-    """Whether penstock uses this name for a file that it keeps next to a data file."""
+    """Whether penstock uses this name for a file that it stores next to a data file."""
     folder, name = os.path.split(of)
     own = rf"{re.escape(folder)}/\.+{re.escape(name)}\.penstock.*"
     return re.fullmatch(own, path) is not None
@@ -171,12 +171,12 @@ def _importing() -> bool:
 
 
 def _parses() -> bool:
-    """Whether it is `ast.parse`, of the header of an npy file: it makes a tree, of which nothing is run."""
+    """Whether this is `ast.parse` of an npy header, which makes a syntax tree and runs nothing."""
     return sys._getframe(2).f_code is ast.parse.__code__
 
 
 class Inotify:
-    """The openings of files that the kernel reports, by any code."""
+    """The files that were opened, by any code, as the kernel reports them."""
 
     def __init__(self) -> None:
         self._descriptor = LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -190,7 +190,7 @@ class Inotify:
         self._names[number] = path
 
     def close(self) -> list[str]:
-        """What was opened."""
+        """Returns the files that were opened."""
         found: set[str] = set()
         try:
             while data := os.read(self._descriptor, 1 << 16):
@@ -218,8 +218,8 @@ def _status(name: str) -> int:
 
 
 def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> dict[str, Any]:
-    """Do it; return what it cost, and what it raised if that is not an error of penstock."""
-    gc.collect()  # quick: what importing made is frozen
+    """Run a function. Returns its cost, and its exception if that is not one of penstock's errors."""
+    gc.collect()  # this is fast, because the objects made by imports are frozen
     pa.default_memory_pool().release_unused()
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)
@@ -230,7 +230,7 @@ def measured(audit: Audit, allowed: Sequence[str], work: Callable[[], Any]) -> d
     audit.start(*allowed)
     try:
         found = work()
-    except Exception:  # what must not happen is reported as it is
+    except Exception:  # unexpected exceptions are reported unchanged
         found = {"stray": traceback.format_exc(limit=-6)}
     found["events"] = audit.stop()
     found["seconds"] = time.process_time() - begin
@@ -247,7 +247,7 @@ def told(error: ps.PenstockError) -> dict[str, Any]:
 
 
 def same(one: pa.Table, other: pa.Table) -> bool:
-    """Equal, and NaN is NaN."""
+    """Whether two values are equal; NaN equals NaN."""
     return one.schema.equals(other.schema) and (
         one.equals(other)
         or one.to_string(preview_cols=10_000) == other.to_string(preview_cols=10_000)
@@ -267,7 +267,7 @@ def record(batches: list[pa.RecordBatch], number: int) -> pa.Table:
 
 
 def read(path: str, index: str, keep: list[Any], **options: Any) -> dict[str, Any]:
-    """Open, scan, count and take; the batches are left in `keep`."""
+    """Open, scan, count and take. The batches are stored in `keep`."""
     found: dict[str, Any] = {}
     try:
         dataset = ps.open(path, index=index, **options)
@@ -313,7 +313,7 @@ def read(path: str, index: str, keep: list[Any], **options: Any) -> dict[str, An
 
 
 def as_dicts(dataset: ps.Dataset, path: str) -> None:
-    """Records as Python's values: there are types and values that Python has nothing for."""
+    """Records as Python values. Some types and values have no Python equivalent."""
     for asked in (lambda: dataset[0], lambda: list(dataset), lambda: dataset.__getitems__([0])):
         try:
             asked()
@@ -322,7 +322,7 @@ def as_dicts(dataset: ps.Dataset, path: str) -> None:
 
 
 def outcome(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
-    """One file by its own name, then under a neutral one."""
+    """Read one file by its own name, then by a neutral name."""
     path, own = task["path"], task["own"]
     keep: list[Any] = []
     allowed = (own, path, *task.get("beside", []))
@@ -350,7 +350,7 @@ def outcome(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
 
 
 def picture(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
-    """One picture, decoded."""
+    """Decode one image."""
     path = task["path"]
     data = Path(path).read_bytes()
 
@@ -365,7 +365,7 @@ def picture(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
 
 
 def hostile(task: dict[str, Any], audit: Audit) -> dict[str, Any]:
-    """One file that refers to another: with every format that is given, and with none."""
+    """Read one file that refers to another one, with every given format, and without a format."""
     path, own = task["path"], task["own"]
     answer: dict[str, Any] = {"path": path, "readings": []}
     for options in task["options"]:
@@ -394,7 +394,7 @@ def main() -> None:
 
 
 def _answer() -> None:
-    for name in sys.argv[1:]:  # what is imported, and started, when it is first needed
+    for name in sys.argv[1:]:  # run everything that is imported or started at its first use
         for batch in ps.open(name, index="never").scan():
             batch.to_pylist()
             pa.Table.from_batches([batch]).to_string()

@@ -1,5 +1,5 @@
-"""A program that takes legal arrays with garbage in their null slots through every verb. The name of what is about
-to happen is printed before it does, so that the last line identifies the cause of a signal."""
+"""A program that passes valid arrays with garbage in their null slots to every verb. It prints the name of each verb
+before it calls it, so that the last line identifies the cause of a signal."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ import pyarrow as pa
 import penstock as ps
 
 VALID = pa.py_buffer(bytes([0b1101]))
-"""Of four slots the second is null."""
+"""Four slots, of which the second is null."""
 
 
 def views(type_, garbage):
@@ -113,7 +113,7 @@ def main():
             try:
                 call()
             except (ps.PenstockError, OSError):
-                pass  # such a type is not for every format
+                pass  # not every format supports such a type
             except (TypeError, ValueError) as error:
                 if word not in ("images", "where"):
                     raise RuntimeError(f"{array.type}: {word}") from error

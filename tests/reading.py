@@ -1,4 +1,4 @@
-"""How the tests read: from memory if a thousand variants are opened, and with the error kept."""
+"""Helpers for reading in tests: from memory if a thousand variants are opened, and with errors as results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from penstock.storage import MemoryStorage
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("PENSTOCK_SHARED", ROOT.parent / "shared"))
 HOSTILE = "cat\x1b[31m\u202etac\x07"
-"""A name that would steer a terminal."""
+"""A name that would send control sequences to a terminal."""
 
 
 def shared_path(*parts: str) -> Path:
-    """A path in the folder of specifications and files from elsewhere."""
+    """A path in the folder of specifications and files from other projects."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""Reading in subprocesses: a crash or a hang of one is a result too."""
+"""Reading in subprocesses, so that a crash or a hang is a result too."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from reading import ROOT
 
 PROGRAM = Path(__file__).with_name("read_hostile.py")
 SILENCE = 60.0
-"""Seconds without an answer after which a file is held to hang."""
+"""If there is no answer for this many seconds, the file counts as hanging."""
 
 
 class Program:
-    """`read_hostile.py`, restarted if a file ends it. `warm` are files to read before any
-    that is measured, so that what is imported when first needed counts for none."""
+    """Runs `read_hostile.py`, and restarts it if a file kills it. Files in `warm` are read before any file that is
+    measured, so that imports at first use are not counted."""
 
     def __init__(self, warm: Sequence[str]) -> None:
         self._warm = warm
@@ -57,7 +57,7 @@ class Program:
 
 
 def warm_files(folder: Path) -> list[str]:
-    """A small file of each format that is read by a library which takes time to import."""
+    """A small file of each format whose library takes time to import."""
     endings = ("tfrecord", "arrow", "parquet", "h5", "npz", "npy", "msgpack", "tar")
     paths = [str(folder / f"warm.{ending}") for ending in endings]
     for path in paths:

@@ -1,4 +1,4 @@
-"""The one file of Hypothesis strategies."""
+"""All Hypothesis strategies of the tests."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TYPES = {"int64": pa.int64(), "float": pa.float32(), "bytes": pa.binary()}
 
 @st.composite
 def batches(draw: st.DrawFn, min_records: int = 1, max_records: int = 20) -> pa.RecordBatch:
-    """Record batches of the types that every format holds: int64, float32 and binary, as scalars
-    that are always there or as lists that are not."""
+    """Record batches of the types that every format can hold: int64, float32 and binary, as scalars without nulls, or
+    as lists that may be null."""
     num_records = draw(st.integers(min_records, max_records))
     names = draw(st.lists(keys, min_size=1, max_size=4, unique=True))
     columns, fields = [], []
@@ -31,7 +31,7 @@ def batches(draw: st.DrawFn, min_records: int = 1, max_records: int = 20) -> pa.
         kind = draw(st.sampled_from(sorted(_VALUES)))
         value = _VALUES[kind]
         if draw(st.booleans()):
-            # A list of two, so that no reader that infers can take it for a scalar.
+            # A list of two, so that inference cannot treat it as a scalar.
             lists = st.none() | st.lists(value, max_size=4)
             values = draw(st.lists(lists, min_size=num_records, max_size=num_records))
             values[0] = draw(st.lists(value, min_size=2, max_size=2))
@@ -54,4 +54,4 @@ features = st.dictionaries(
     ),
     max_size=6,
 )
-"""The features of an Example: (kind, values) by key, None where the kind is not set."""
+"""The features of an Example: (kind, values) by key, or None if the kind is not set."""

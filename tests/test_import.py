@@ -1,4 +1,4 @@
-"""`import penstock` is quick and brings nothing that it does not need."""
+"""`import penstock` is fast and imports nothing that it does not need."""
 
 from __future__ import annotations
 

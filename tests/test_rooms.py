@@ -1,6 +1,6 @@
-"""The package order: a file imports from its own package and from lower ones, without cycles.
+"""The order of the packages (rooms): a file imports only from its own room and from lower ones, without cycles.
 
-The table is in docs/architecture.md; every file must be in a row of it.
+The table is in docs/architecture.md; every file must belong to a row of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_AT_THE_TOP = 10
 
 @cache
 def rooms() -> dict[str, int]:
-    """Each room of the table in the documentation, and its row, counted from the top."""
+    """Each room in the documentation's table, with its row, counted from the top."""
     text = (ROOT / "docs" / "architecture.md").read_text()
     table = text.partition("\n## Rooms\n")[2].partition("\n## ")[0]
     return {name.rstrip("/"): row for row, name in enumerate(ROW.findall(table))}
@@ -46,7 +46,7 @@ def file_of(name: str) -> str | None:
 
 @cache
 def imports(file: str) -> frozenset[str]:
-    """The files that a file imports: at load, inside functions, and for types alone."""
+    """The files that a file imports: at load time, inside functions, and only for types."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((PACKAGE / file).read_text())):
         names: list[str] = []
@@ -62,7 +62,7 @@ def imports(file: str) -> frozenset[str]:
 
 
 def is_deliberate(file: str, other: str) -> bool:
-    """Whether the loader imports one of its adapters, the only upward import allowed."""
+    """Whether this is the only allowed upward import, with which the loader imports an adapter."""
     return file == "loader/loader.py" and room_of(other) == "adapters"
 
 
@@ -85,7 +85,7 @@ def test_imports_go_down() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_there_are_no_circles() -> None:
+def test_imports_have_no_cycles() -> None:
     done: set[str] = set()
 
     def walk(name: str, above: tuple[str, ...]) -> None:
@@ -113,8 +113,8 @@ def test_private_modules_are_imported_by_their_own_folder() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_people_get_only_what_is_public() -> None:
-    """The command line and the benches show that the public names are enough."""
+def test_the_command_line_uses_only_public_names() -> None:
+    """The command line and the benchmarks show that the public names are sufficient."""
     wrong = []
     for folder in ("cli", "bench"):
         own = rf"from penstock\.{folder}\b"

@@ -1,4 +1,4 @@
-"""`penstock.testing`: the laws hold for formats of penstock, and find what a wrong format does."""
+"""`penstock.testing`: penstock's own formats satisfy the laws, and the laws reveal a faulty format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What type checkers know: misspelt keywords and wrong choices are found before a program runs."""
+"""Type checkers detect misspelt keywords and wrong choices before a program runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small set of images in three containers, and what the tests of training in other worlds share."""
+"""A small dataset of images in three formats, and helpers for the tests of training with other libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTAINERS = ("shapes.tfrecord", "shapes.tar", "shapes.beton")
 
 
 def shapes(folder: Path) -> list[Path]:
-    """The same PNGs of coloured bars, with their labels, as a TFRecord, a tar and a beton."""
+    """The same PNGs of coloured bars, with their labels, as a TFRecord, a tar and a .beton."""
     random = np.random.default_rng(7)
     labels = random.integers(0, CLASSES, COUNT)
     pixels = random.integers(0, 120, (COUNT, SIZE, SIZE, 3), dtype=np.uint8)
@@ -30,6 +30,6 @@ def shapes(folder: Path) -> list[Path]:
 
 
 def loader(path: Path, **more: Any) -> ps.Loader:
-    """A shuffled loader of them, uint8[40, 16, 16, 3] and int64[40]: six steps an epoch."""
+    """A shuffled loader of them, with batches of uint8[40, 16, 16, 3] and int64[40]: six steps an epoch."""
     ds = ps.open(path, index="never")
     return ps.Loader(ds, 40, order=ps.Shuffled(seed=5), decode={"image": ps.Image()}, **more)

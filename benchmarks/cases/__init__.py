@@ -1,4 +1,4 @@
-"""What is measured. One file for each kind of work; this list is the order of the table."""
+"""What is measured: one file for each kind of work. The order of this list is the order of the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records at random, and the index that makes that possible."""
+"""Random access to records, and building the index for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of arrays and ArrayRecord, in order and at random, by penstock and by their own libraries."""
+"""Files of arrays and ArrayRecord files, read in order and at random, by penstock and by their own libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAKE_RIVALS = {
         "pread": "arrays_rivals: np.fromfile",
         "mmap": "arrays_rivals: mapped, as record batches",
     },
-    # What is in memory already was read before the clock started.
+    # These arrays are in memory: they were read before the clock started.
     "npz": dict.fromkeys(("pread", "mmap"), "arrays_rivals: np.load for each batch"),
 }
 

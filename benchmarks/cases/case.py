@@ -1,4 +1,4 @@
-"""The words a case is said in."""
+"""The classes that describe a case."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Goal:
         row: The row of the table, such as "penstock: 2 threads".
         at_least: The speed of `row` divided by that of `of`, at least.
         of: BEST_RIVAL, a row, or an engine followed by ":" for the best of its rows.
-        at_most: Where not None, the figure itself, in the measure of the case, at most.
-        above: Where given, a row whose figure is taken off before `at_most` is asked.
+        at_most: If not None, the most that the figure itself may be, in the measure of the case.
+        above: If given, the figure of this row is subtracted before the figure is compared with `at_most`.
     """
 
     row: str
@@ -32,8 +32,8 @@ class Case:
 
     Attributes:
         name: What `--case` matches.
-        says: One line for the reader of the table.
-        size: Which data it reads or writes: "small", "large" or "" for none.
+        says: One line of explanation in the table.
+        size: The data that it reads or writes: "small", "large" or "" for none.
         measure: "rate" (records a second, more is better), "seconds" or "megabytes".
         limits: The row of `limit` that a row is compared with; "" names the default.
         goals: What must be reached.

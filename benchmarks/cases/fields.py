@@ -1,4 +1,4 @@
-"""Fields of existing records: added, dropped, replaced, and kept beside the shard."""
+"""Fields of existing records: added, dropped, replaced, and stored next to the shard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images for training: encoded ones in memory to batches of numbers."""
+"""Images for training: from encoded images in memory to batches of numbers."""
 
 from __future__ import annotations
 

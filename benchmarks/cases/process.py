@@ -1,4 +1,4 @@
-"""What the process pays: start-up and memory."""
+"""The costs of the process itself: start-up and memory."""
 
 from __future__ import annotations
 

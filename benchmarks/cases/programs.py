@@ -1,4 +1,4 @@
-"""Programs in TensorFlow's words, run by TensorFlow and by penstock.tf."""
+"""Programs written for TensorFlow, run by TensorFlow and by penstock.tf."""
 
 from __future__ import annotations
 

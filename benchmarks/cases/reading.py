@@ -31,7 +31,7 @@ CASES = (
             "google_crc32c: Python loop over mmap": "limit: mmap then CRC32C",
         },
         goals=(
-            # The buffer of the limit is mapped once, before all rounds.
+            # For this limit, the buffer is mapped once, before all rounds.
             Goal("penstock: 1 thread, mmap, stays open", at_least=0.9, of=CRC),
             Goal("penstock: 2 threads, mmap, stays open", at_least=1.6 * 0.9, of=CRC),
             Goal("penstock: 1 thread", at_least=0.9, of=READ_CRC),

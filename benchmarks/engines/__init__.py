@@ -1,8 +1,8 @@
-"""How the work is done: one file for penstock, for each rival, and for the machine's own limits.
+"""Who does the work: one file for penstock, for each rival, and for the machine's own limits.
 
-A file states its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", or one that
-benchmarks/setup makes) and its JOBS: case name -> row name -> function of the data that gives a `Job`. Libraries
-are imported inside those functions, so that the parent can list the rows without them.
+A file defines its ROLE ("penstock", "rival" or "limit"), its VENV ("penstock", or an environment that
+benchmarks/setup makes) and its JOBS: case name -> row name -> function that takes the data and returns a `Job`.
+Libraries are imported inside those functions, so that the parent process can list the rows without them.
 """
 
 ENGINES = (

@@ -1,5 +1,5 @@
-"""ArrayRecord: one record a group, uncompressed, and seek-then-read with read-ahead off. Its
-defaults are 300 times slower at records in random order."""
+"""ArrayRecord with one record per group, uncompressed, and `seek` then `read` without read-ahead. With its defaults,
+it is 300 times slower for records in random order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VENV = "others"
 
 
 def take(data: Data) -> Job:
-    """Undecoded payloads, a batch of 256 held at a time."""
+    """Undecoded payloads. A batch of 256 is in memory at a time."""
     from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 
     from benchmarks import checks, generate

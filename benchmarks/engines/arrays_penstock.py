@@ -1,4 +1,4 @@
-"""penstock's jobs on files of arrays; named in `penstock.JOBS`."""
+"""penstock's jobs on files of arrays; listed in `penstock.JOBS`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.job import Job, Outcome
 
 
 def columns_of(batch: Any) -> Iterator[Any]:
-    """The columns of an Arrow batch as NumPy arrays; tensors as their values."""
+    """The columns of an Arrow batch as NumPy arrays; for tensors, their values."""
     import pyarrow as pa
 
     for column in batch.columns:
@@ -50,7 +50,7 @@ def scan(form: str, threads: int, *, mmap: bool = False) -> Callable[[Data], Job
 def take(
     path_of: Callable[[Data], Path], *, mmap: bool, raw: bool = False
 ) -> Callable[[Data], Job]:
-    """256 rows at random at a time, from a data set that is open."""
+    """256 random rows at a time, from a dataset that is already open."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -71,7 +71,7 @@ def take(
 def takes(
     path_of: Callable[[Data], Path], *, raw: bool = False
 ) -> dict[str, Callable[[Data], Job]]:
-    """The rows of a case of takes."""
+    """The rows of the table for a `take` case."""
     return {row: take(path_of, mmap=row == "mmap", raw=raw) for row in ("pread", "mmap")}
 
 

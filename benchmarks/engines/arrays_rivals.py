@@ -1,4 +1,4 @@
-"""The libraries of arrays: h5py and numpy, and ArrayRecord's own reader."""
+"""The libraries for arrays: h5py and NumPy, and ArrayRecord's own reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.job import Job, Outcome
 ROLE = "rival"
 VENV = "others"
 PIECE_BYTES = 2 << 20
-"""The best of several sizes of slices, for all of them."""
+"""The best of several sizes of slices, for all of these libraries."""
 
 Columns = dict[str, Any]
 
@@ -69,7 +69,7 @@ def scan(form: str, read: Callable[[str], Iterator[list[Any]]]) -> Callable[[Dat
 
 
 def take_h5py(form: str, *, one_by_one: bool) -> Callable[[Data], Job]:
-    """256 rows at random: sorted for h5py and put back into the order asked, or row by row."""
+    """256 random rows: sorted for h5py and then put back into the requested order, or read row by row."""
 
     def make(data: Data) -> Job:
         import h5py
@@ -96,8 +96,8 @@ def take_h5py(form: str, *, one_by_one: bool) -> Callable[[Data], Job]:
 
 
 def take_numpy(form: str, *, anew: bool = False) -> Callable[[Data], Job]:
-    """256 rows at random of a mapped array. An npz cannot be mapped: its arrays are in memory, or
-    `anew` loaded for each batch."""
+    """256 random rows of a mapped array. An npz cannot be mapped: its arrays are loaded into memory, once or (`anew`)
+    for each batch."""
 
     def make(data: Data) -> Job:
         import numpy as np
@@ -126,7 +126,7 @@ def take_numpy(form: str, *, anew: bool = False) -> Callable[[Data], Job]:
 
 
 def take_arrow(data: Data) -> Job:
-    """256 rows at random of a mapped array, as a record batch of tensors: what a take gives."""
+    """256 random rows of a mapped array as a record batch of tensors, which is what penstock's take returns."""
     import numpy as np
     import pyarrow as pa
 
@@ -146,7 +146,7 @@ def take_arrow(data: Data) -> Job:
 
 
 def take_fromfile(data: Data) -> Job:
-    """256 rows at random of an npy file, read one by one from an open file."""
+    """256 random rows of an npy file, read one by one from an open file."""
     import numpy as np
 
     from benchmarks import checks
@@ -170,7 +170,7 @@ def take_fromfile(data: Data) -> Job:
 
 
 def array_record(at_once: int) -> Callable[[Data], Job]:
-    """Every payload, so many at a call, by its own threads; 1 is `read()` with its read-ahead."""
+    """Every payload, a fixed number per call, with its own threads; 1 means `read()` with its read-ahead."""
 
     def make(data: Data) -> Job:
         from array_record.python.array_record_module import ArrayRecordReader
@@ -196,7 +196,7 @@ def array_record(at_once: int) -> Callable[[Data], Job]:
 
 
 def array_record_take(data: Data) -> Job:
-    """256 payloads at random, by seek and read with read-ahead off, its best."""
+    """256 random payloads, by `seek` and `read` without read-ahead, which is its fastest way."""
     from array_record.python.array_record_module import ArrayRecordReader
 
     from benchmarks import checks

@@ -1,4 +1,4 @@
-"""The benchmark rows as Arrow record batches, for the engines that are fed with them."""
+"""The benchmark's rows as Arrow record batches, for the engines that need them as input."""
 
 from __future__ import annotations
 

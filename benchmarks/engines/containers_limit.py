@@ -1,4 +1,4 @@
-"""What the machine allows on other containers: a read and a copy, and cat."""
+"""The limits of the machine for other containers: a read and a copy, and `cat`."""
 
 from __future__ import annotations
 

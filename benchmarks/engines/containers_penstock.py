@@ -1,4 +1,4 @@
-"""penstock's jobs on other containers than TFRecord; named in `penstock.JOBS`."""
+"""penstock's jobs on containers other than TFRecord; listed in `penstock.JOBS`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks import containers
 from benchmarks.data import Data
 from benchmarks.job import Job, Outcome
 
-# What each container calls the payload.
+# The name of the payload's column in each container.
 FIELDS = {"tar": "bin", "rec": "data", "msgpack": "payload"}
 
 
 def scan(suffix: str, threads: int, *, raw: bool = False) -> Callable[[Data], Job]:
-    """Every record, as columns, or as it stands (views), without an index."""
+    """Every record, as columns or as undecoded bytes (views), without an index."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -38,7 +38,7 @@ def scan(suffix: str, threads: int, *, raw: bool = False) -> Callable[[Data], Jo
 
 
 def take(suffix: str, *, mmap: bool) -> Callable[[Data], Job]:
-    """The data set is open and its index made."""
+    """Takes records from a dataset that is already open and has its index."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -60,7 +60,7 @@ def take(suffix: str, *, mmap: bool) -> Callable[[Data], Job]:
 
 
 def pictures() -> Path:
-    """A TFRecord file of JPEGs, a tar and a .beton of them."""
+    """A TFRecord file of JPEGs, and a tar and a .beton of the same images."""
     import numpy as np
     import pyarrow as pa
 
@@ -86,7 +86,7 @@ def pictures() -> Path:
 
 
 def convert(source: str, target: str, threads: int, *, mmap: bool = False) -> Callable[[Data], Job]:
-    """One file to another format, and the index that comes with it."""
+    """Converts one file to another format, and writes the index of the result."""
 
     def make(data: Data) -> Job:
         import penstock as ps

@@ -1,5 +1,5 @@
-"""The libraries of other containers: webdataset, msgpack, and the barest loop by MXNet's rules, which
-does what no release of MXNet did: it reads through Python's buffer and gives `bytes`."""
+"""The libraries of other containers: webdataset, msgpack, and for RecordIO a minimal loop by MXNet's rules. That loop
+is faster than any release of MXNet: it reads through Python's buffered files and returns `bytes`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _ends_msgpack(path: str) -> Iterator[int]:
 
 
 def take(suffix: str, ends: Callable[[str], Iterable[int]]) -> Callable[[Data], Job]:
-    """Offsets are known; each record is sought, read and unpacked."""
+    """Takes records at known offsets: seeks, reads and unpacks each."""
 
     def make(data: Data) -> Job:
         import msgpack

@@ -1,7 +1,7 @@
-"""Hugging Face datasets: memory-mapped Arrow files, rows by index list.
+"""Hugging Face datasets: memory-mapped Arrow files, with rows selected by a list of indices.
 
-What it gives as Arrow are slices of the mapped file, one for each row, of which no byte has been
-read yet; they are joined into one batch here, as every other engine gives one.
+Its Arrow results are slices of the mapped file, one for each row, whose bytes have not been read yet. They are joined
+into one batch here, because every other engine returns one batch.
 """
 
 from __future__ import annotations

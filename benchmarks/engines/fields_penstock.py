@@ -1,4 +1,4 @@
-"""penstock's jobs on the fields of existing records; named in `penstock.JOBS`."""
+"""penstock's jobs on the fields of existing records; listed in `penstock.JOBS`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ NEW = "added"
 
 
 def target(name: str) -> Path:
-    """Where a rewritten file goes."""
+    """The path of a rewritten file."""
     return Path(os.environ["BENCHMARKS_TMPFS"]) / f"fields-{name}.tfrecord"
 
 
 def remove(path: Path) -> None:
-    """Remove a file and what penstock keeps beside it."""
+    """Remove a file and the files that penstock stores next to it."""
     for found in path.parent.glob(f"{path.name}*"):
         found.unlink()
 
 
 def rewritten(verb: str, threads: int) -> Callable[[Data], Job]:
-    """Every record with one field more, less or replaced, in a new file with its index."""
+    """Every record with one field added, dropped or replaced, in a new file with its index."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -66,7 +66,7 @@ def _check(path: Path, verb: str, values: np.ndarray[Any, Any]) -> None:
 
 
 def copied(data: Data, name: str) -> Path:
-    """A copy of the data that may get overlays, with its index."""
+    """A copy of the data, with its index, for overlays."""
     import penstock as ps
 
     path = data.copy(f"{name}.tfrecord")
@@ -77,7 +77,7 @@ def copied(data: Data, name: str) -> Path:
 
 
 def overlay(data: Data) -> Job:
-    """The same field kept beside the shard."""
+    """The same field stored next to the shard."""
     import penstock as ps
 
     path = copied(data, "overlaid-large")
@@ -98,7 +98,7 @@ def overlay(data: Data) -> Job:
 
 
 def scan(*, is_overlay: bool) -> Callable[[Data], Job]:
-    """All columns, of which one is an overlay's or was spliced in."""
+    """All columns, one of which comes from an overlay or was spliced in."""
 
     def make(data: Data) -> Job:
         import penstock as ps

@@ -1,4 +1,4 @@
-"""What users of TensorFlow do to change the fields of records; named in `tensorflow.JOBS`."""
+"""The ways in which users of TensorFlow change the fields of records; listed in `tensorflow.JOBS`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check(path: Path, num_records: int, verb: str) -> None:
 
 
 def splice(data: Data) -> Job:
-    """The new Example's bytes behind the old ones: the fastest way there is in Python."""
+    """Append the bytes of the new feature to the old Example: the fastest way in Python."""
     import tensorflow as tf
 
     def changed(number: int, record: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""What one writes in an afternoon: a Python loop over a mapped file and a fast CRC32C package.
+"""What one can write in an afternoon: a Python loop over a mapped file and a fast CRC32C package.
 
-For large records nothing that TensorFlow offers keeps up with it.
+For large records, it is faster than everything that TensorFlow offers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def scan(data: Data) -> Job:
 
 
 def index(data: Data) -> Job:
-    """Offsets and lengths as text lines, by reading and seeking, as tfrecord2idx does."""
+    """Offsets and lengths as text lines, found by reading and seeking, as tfrecord2idx does."""
     target = data.copy("plain.idx")
 
     def work(check: bool) -> Outcome:

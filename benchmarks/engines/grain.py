@@ -1,5 +1,5 @@
-"""Grain over ArrayRecord: one record a group, uncompressed, without read-ahead, which is how random
-access is fastest there."""
+"""Grain over ArrayRecord: one record per group, uncompressed, without read-ahead, which is the fastest setting for
+random access."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _path(data: Data) -> str:
 
 
 def load(batches: Callable[[str], Iterator[Any]], passes: int) -> Callable[[Data], Job]:
-    """So many batches of undecoded payloads, one after another."""
+    """A number of batches of undecoded payloads, one after another."""
 
     def make(data: Data) -> Job:
         path = _path(data)
@@ -48,7 +48,7 @@ def load(batches: Callable[[str], Iterator[Any]], passes: int) -> Callable[[Data
                 count += len(payloads)
                 if check:
                     seen += payloads
-            # Each engine has a shuffle of its own, so what is checked is that records differ.
+            # Each engine has a different shuffle, so the check is only that the records differ.
             return Outcome(count, "", len(set(map(checks.zlib.crc32, seen))) if check else 0)
 
         return Job(work)

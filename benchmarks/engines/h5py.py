@@ -1,4 +1,4 @@
-"""HDF5 through h5py: contiguous data sets of rows of one length, nothing compressed."""
+"""HDF5 through h5py: contiguous datasets of rows of one length, uncompressed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT_BYTES = 28
 
 
 def fill(path: Any, data: Data) -> None:
-    """Writes the data sets; texts are padded, with their lengths beside them."""
+    """Writes the datasets; texts are padded, and their lengths are stored in a dataset of their own."""
     import h5py
     import numpy as np
 
@@ -44,7 +44,7 @@ def fill(path: Any, data: Data) -> None:
 
 
 def take(data: Data) -> Job:
-    """Each batch sorted for h5py, read, and put back into the order asked."""
+    """Each batch is sorted for h5py, read, and put back into the requested order."""
     import h5py
     import numpy as np
 
@@ -70,7 +70,7 @@ def take(data: Data) -> Job:
         wanted = batch[order]
         return {n: c[wanted][back] for n, c in columns.items()}
 
-    # Fancy indexing is the faster for small rows, single reads for large ones.
+    # Fancy indexing is faster for small rows, and single reads for large rows.
     read_batch = sorted_list if data.size == "small" else one_by_one
 
     def work(check: bool) -> Outcome:

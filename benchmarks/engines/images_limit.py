@@ -1,4 +1,4 @@
-"""What the machine allows on images: whole JPEGs decoded and nothing done with them, a copy."""
+"""The limits of the machine for images: decoding whole JPEGs and discarding the pixels, and copying pixels."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def copy(data: Data) -> Job:
 
 JOBS = {
     "images-crop": {
-        # The whole decode, straight into memory that is used again: libjpeg-turbo's, but for the
-        # Huffman codes, which are penstock's.
+        # libjpeg-turbo decodes the whole image directly into memory that is reused, except that
+        # penstock decodes the Huffman codes.
         "full decode, 1 thread": batches(1),
         "full decode, 2 threads": batches(2),
     },

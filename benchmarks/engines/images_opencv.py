@@ -1,4 +1,4 @@
-"""OpenCV: whole decode, crop, resize and flip in two threads, into a batch."""
+"""OpenCV with two threads: decode whole images, crop, resize and flip them, and copy them into a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VENV = "others"
 
 
 def batches(threads: int) -> Callable[[Data], Job]:
-    """What a data set for torch does in its workers, without the cost of getting it out of them."""
+    """What a torch dataset does in its workers, without the cost of sending the results to the main process."""
 
     def make(data: Data) -> Job:
         from concurrent.futures import ThreadPoolExecutor

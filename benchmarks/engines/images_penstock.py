@@ -1,4 +1,4 @@
-"""penstock's jobs on images for training; named in `penstock.JOBS`."""
+"""penstock's jobs on images for training; listed in `penstock.JOBS`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.job import Job, Outcome
 
 
 def batches(threads: int, **how: Any) -> Callable[[Data], Job]:
-    """The kernel that a Loader calls, into memory that is used again."""
+    """Batches from the kernel that a Loader calls, written into memory that is reused."""
 
     def make(data: Data) -> Job:
         import numpy as np
@@ -64,7 +64,7 @@ def load(suffix: str, threads: int) -> Callable[[Data], Job]:
 
 
 def pairs(threads: int, same: dict[str, str]) -> Callable[[Data], Job]:
-    """A Loader over pictures and their masks, one epoch; counts what it makes of them."""
+    """A Loader over images and their masks, one epoch; the images and masks that it makes are counted."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -87,7 +87,7 @@ def pairs(threads: int, same: dict[str, str]) -> Callable[[Data], Job]:
 
 
 def kernels(suffix: str, threads: int) -> Callable[[Data], Job]:
-    """What a Loader calls, called in a loop: each batch is read, and then decoded."""
+    """The kernels that a Loader calls, in a plain loop: each batch is read and then decoded."""
 
     def make(data: Data) -> Job:
         import numpy as np
@@ -117,7 +117,7 @@ def kernels(suffix: str, threads: int) -> Callable[[Data], Job]:
 
 
 def raw(data: Data) -> Job:
-    """Pixels as they are, into memory that is used again."""
+    """Unchanged pixels, copied into memory that is reused."""
     import numpy as np
 
     import penstock as ps

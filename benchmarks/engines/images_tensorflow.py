@@ -1,4 +1,4 @@
-"""tf.data on images: decodes only the crop, and by the quick transform, which is its best."""
+"""tf.data on images. It decodes only the crop, with the fast transform, which is its best setting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.job import Job, Outcome
 
 
 def _crop(image: Any) -> Any:
-    """A random resized crop of a JPEG, of which only that is decoded, and mirrored by chance."""
+    """A random resized crop of a JPEG, flipped at random. Only the crop is decoded."""
     import tensorflow as tf
 
     shape = tf.image.extract_jpeg_shape(image)
@@ -55,7 +55,7 @@ def _from_tfrecord() -> Any:
 
 
 def epoch(make: Callable[[], Any]) -> Callable[[Data], Job]:
-    """Batches of an epoch, two ahead of the loop."""
+    """The batches of an epoch; two batches are prefetched."""
 
     def job(data: Data) -> Job:
         held: list[Any] = []

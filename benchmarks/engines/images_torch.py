@@ -1,4 +1,4 @@
-"""The loaders that stand on torch: webdataset with OpenCV in DataLoader's workers, and FFCV."""
+"""The loaders that are based on torch: webdataset with OpenCV in DataLoader's workers, and FFCV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VENV = "ffcv"
 
 
 def _crop(image: Any) -> Any:
-    """As torchvision crops, by OpenCV, which is quicker than Pillow."""
+    """A crop as torchvision makes it, but with OpenCV, which is faster than Pillow."""
     import cv2
     import numpy as np
 
@@ -35,7 +35,7 @@ def _crop(image: Any) -> Any:
 
 
 def webdataset(data: Data) -> Job:
-    """Shuffled through a buffer, by two worker processes."""
+    """Records shuffled through a buffer, by two worker processes."""
     import torch
     import webdataset as wds
 
@@ -44,7 +44,8 @@ def webdataset(data: Data) -> Job:
     )
 
     def of_worker(source: Any) -> Any:
-        # One file cannot be shared out by file, so each worker takes every second record.
+        # webdataset divides work by file. There is only one file, so each worker takes every second
+        # record.
         worker = torch.utils.data.get_worker_info()
         for number, sample in enumerate(source):
             if number % worker.num_workers == worker.id:

@@ -1,4 +1,4 @@
-"""Timing an import from inside a new interpreter, so that starting Python is not counted."""
+"""Measures the time of an import inside a new interpreter, so that the start of Python is not included."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from benchmarks.job import Job, Outcome
 
 
 def job(modules: str) -> Job:
-    """Imports the comma-separated modules once a round."""
+    """Imports the comma-separated modules, once per round."""
     code = f"import time; t = time.perf_counter(); import {modules}; print(time.perf_counter() - t)"
 
-    # As installed: an installer compiles the modules, a checkout does so at the first import.
+    # Compile the modules first, as an installer does; in a checkout, the first import would do it.
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
     def work(check: bool) -> Outcome:

@@ -10,7 +10,8 @@ VENV = "others"
 
 
 def take(data: Data) -> Job:
-    """`take` of each batch, as an Arrow table. Large records by a few batches: it is slow there."""
+    """`take` of each batch, as an Arrow table. For large records only a few batches are taken, because Lance is slow
+    there."""
     import lance
 
     from benchmarks import checks

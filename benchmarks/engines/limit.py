@@ -1,4 +1,4 @@
-"""What the machine itself allows: reading, copying, checksums, inflating, writing."""
+"""The limits of the machine itself: reading, copying, checksums, inflating, writing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PIECE_BYTES = 1 << 20
 
 
 def mapped(path: Path) -> mmap.mmap:
-    """The file as memory."""
+    """A memory map of the file."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -38,7 +38,7 @@ def crc_of_buffer(data: Data) -> Job:
 
 
 def map_and_crc(data: Data) -> Job:
-    """The same with the file mapped anew in each round, as a reader has to."""
+    """The same, but the file is mapped again in each round, as a reader has to do."""
     from crc32c import crc32c
 
     def work(check: bool) -> Outcome:
@@ -50,7 +50,7 @@ def map_and_crc(data: Data) -> Job:
 
 
 def in_pieces(use: Callable[[memoryview], Any]) -> Callable[[Data], Job]:
-    """read() into one small buffer again and again, and something done with each piece."""
+    """Calls read() into one small buffer again and again, and processes each piece."""
 
     def make(data: Data) -> Job:
         piece = memoryview(bytearray(PIECE_BYTES))
@@ -74,7 +74,7 @@ def read_then_crc(data: Data) -> Job:
 
 
 def memory_copy(data: Data) -> Job:
-    """Copies the mapped file into memory that exists already."""
+    """Copies the mapped file into memory that is already allocated."""
     import numpy as np
 
     source = np.frombuffer(mapped(data.plain), np.uint8)
@@ -112,7 +112,7 @@ def stream(module: str, function: str) -> Callable[[Data], Job]:
 
 
 def libdeflate(shards: bool, threads: int) -> Callable[[Data], Job]:
-    """libdeflate over whole files held in memory, its output's size known: no stream is faster."""
+    """libdeflate over whole files in memory, whose inflated size is known: no streaming inflater is faster."""
 
     def make(data: Data) -> Job:
         import deflate
@@ -135,7 +135,7 @@ def libdeflate(shards: bool, threads: int) -> Callable[[Data], Job]:
 
 
 def bare_write(folder_name: str, sync: bool = False) -> Callable[[Data], Job]:
-    """The finished file written in one call, to a new file."""
+    """Writes the finished bytes to a new file, in one call."""
 
     def make(data: Data) -> Job:
         source = data.plain.read_bytes()
@@ -153,7 +153,7 @@ def bare_write(folder_name: str, sync: bool = False) -> Callable[[Data], Job]:
 
         def after() -> None:
             with path.open("rb") as file:
-                os.fsync(file.fileno())  # so that no round pays for the one before
+                os.fsync(file.fileno())  # so that no round pays for the previous one
             path.unlink()
 
         return Job(work, after=after)
@@ -162,7 +162,7 @@ def bare_write(folder_name: str, sync: bool = False) -> Callable[[Data], Job]:
 
 
 def slice_and_crc(data: Data) -> Job:
-    """Views of a mapped file by known offsets, each payload's CRC32C computed."""
+    """Views of a mapped file at known offsets, with the CRC32C of each payload."""
     import numpy as np
     from crc32c import crc32c
 
@@ -187,7 +187,7 @@ def slice_and_crc(data: Data) -> Job:
 
 
 def pread_and_crc(data: Data) -> Job:
-    """One pread for each payload, into a buffer that stays, and its CRC32C."""
+    """One pread for each payload, into a buffer that is reused, and its CRC32C."""
     import numpy as np
     from crc32c import crc32c
 
@@ -216,7 +216,7 @@ def pread_and_crc(data: Data) -> Job:
 
 
 def header_preads(data: Data) -> Job:
-    """One pread of 12 bytes for each record, at offsets known before."""
+    """One pread of 12 bytes for each record, at known offsets."""
     import numpy as np
 
     offsets = np.load(data.folder / "offsets.npy").tolist()[:-1]
@@ -233,7 +233,7 @@ def header_preads(data: Data) -> Job:
 
 
 def copy_by(command: str) -> Callable[[Data], Job]:
-    """The whole file to tmpfs by a program of the system."""
+    """Copies the whole file to tmpfs with a program of the system."""
 
     def make(data: Data) -> Job:
         import subprocess

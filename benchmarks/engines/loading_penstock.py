@@ -12,7 +12,7 @@ from benchmarks.job import Job, Outcome
 
 
 def load(threads: int, *, mmap: bool) -> Callable[[Data], Job]:
-    """So many batches of decoded columns, the next ones ahead of the loop."""
+    """A number of batches of decoded columns; the loader makes the next batches ahead of the loop."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -37,7 +37,7 @@ RESUME_RECORDS = 10**9
 
 
 def resume(position: int) -> Callable[[Data | None], Job]:
-    """Open a billion records (a file with a hole of 8 GB), go on from a position, and get a batch."""
+    """Open a billion records (a sparse file of 8 GB), continue from a position, and get a batch."""
 
     def make(data: Data | None) -> Job:
         import penstock as ps

@@ -1,4 +1,4 @@
-"""MXNet 1.9.1 itself on RecordIO: its reader's loop in Python, and its keyed reads."""
+"""MXNet 1.9.1 itself on RecordIO: a Python loop over its reader, and its reads by key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VENV = "mxnet"
 
 
 def recordio() -> Any:
-    """MXNet's module of RecordIO."""
+    """MXNet's RecordIO module."""
     import numpy as np
 
     np.bool = bool  # type: ignore[misc]  # MXNet asks for it while it is imported
@@ -24,7 +24,7 @@ def recordio() -> Any:
 
 
 def scan(data: Data) -> Job:
-    """Every payload, one by one, as the bytearrays that MXNet gives."""
+    """Every payload, one by one, as the bytearrays that MXNet returns."""
     from benchmarks import checks
 
     path, module = str(containers.copy(data, "rec")), recordio()
@@ -45,7 +45,7 @@ def scan(data: Data) -> Job:
 
 
 def take(data: Data) -> Job:
-    """256 payloads at random, each by its key in a text index, which is made before the clock starts."""
+    """256 random payloads, each by its key in a text index, which is made before the clock starts."""
     from benchmarks import checks
 
     path, module = containers.copy(data, "rec"), recordio()

@@ -1,4 +1,4 @@
-"""Parquet through pyarrow: every row asked for costs the row group it lies in."""
+"""Parquet through pyarrow: reading a row means decoding its row group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ VENV = "others"
 
 
 def take(data: Data) -> Job:
-    """`dataset.take` of the first batch only: it reads nearly the whole file."""
+    """`dataset.take` of the first batch only, because each call reads nearly the whole file."""
     import pyarrow.dataset
     import pyarrow.parquet
 

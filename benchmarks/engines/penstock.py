@@ -1,5 +1,5 @@
-"""penstock, as a user types it. Opening is part of the time, except where records are taken from
-a data set that is open."""
+"""penstock, called as a user would call it. Opening is part of the time, except if records are taken from a dataset
+that is already open."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def raw(
     stays_open: bool = False,
     paths: Callable[[Data], Any] = lambda d: d.plain,
 ) -> Callable[[Data], Job]:
-    """Every record as bytes, in Arrow batches of one binary column. A data set that stays open is
-    what epochs after the first see: a file that was mapped stays so."""
+    """Every record as bytes, in Arrow batches of one binary column. A dataset that stays open stands for the epochs
+    after the first: if its file was mapped, it stays mapped."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -66,8 +66,8 @@ def columns(
     batch_records: int | None = 1024,
     paths: Callable[[Data], Any] = lambda d: d.plain,
 ) -> Callable[[Data], Job]:
-    """Examples to columns, in batches of 1,024; `given` states the schema as TensorFlow's users
-    must, else it is inferred within the time. batch_records None leaves it to penstock."""
+    """Examples to columns, in batches of 1,024. `given` passes a schema, as users of TensorFlow have to; otherwise
+    the schema is inferred within the measured time. If `batch_records` is None, penstock chooses the sizes."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -97,8 +97,8 @@ def columns(
 def set_index(source: str | list[str], wanted: bool) -> None:
     """Makes sure that the files have sidecars, or that they have none.
 
-    penstock reads a file with an index in another way than one without, and other cases leave
-    indexes behind: unless this is settled before every round, the order of the cases decides.
+    penstock reads a file with an index in a different way than a file without one, and other cases leave indexes
+    behind. So this is called before every round; otherwise the result would depend on the order of the cases.
     """
     for path in [source] if isinstance(source, str) else source:
         if not wanted:
@@ -110,12 +110,12 @@ def set_index(source: str | list[str], wanted: bool) -> None:
 
 
 def sources(paths: Any) -> Any:
-    """One path or a list of them as text."""
+    """One path or a list of paths, as text."""
     return [str(p) for p in paths] if isinstance(paths, list) else str(paths)
 
 
 def gzip_members(data: Data) -> Path:
-    """The small rows as penstock itself compresses them."""
+    """The small rows in a file compressed by penstock itself."""
     import penstock as ps
     from benchmarks.engines import arrow_rows
 
@@ -126,7 +126,7 @@ def gzip_members(data: Data) -> Path:
 
 
 def write(folder_name: str, threads: int) -> Callable[[Data], Job]:
-    """A table in memory to one file, with its index, as by default."""
+    """Write a table in memory to one file with its index, with default options."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -149,7 +149,7 @@ def write(folder_name: str, threads: int) -> Callable[[Data], Job]:
 
 
 def take(mmap: bool) -> Callable[[Data], Job]:
-    """Batches of 256 to columns, checksums verified, from a data set that is open and indexed."""
+    """Batches of 256 records as columns, with verified checksums, from a dataset that is already open and indexed."""
 
     def make(data: Data) -> Job:
         import penstock as ps
@@ -173,13 +173,13 @@ def take(mmap: bool) -> Callable[[Data], Job]:
 
 
 def remove_sidecar(path: Path) -> None:
-    """So that an index is built, not found."""
+    """Remove the index, so that the next open has to build one."""
     for each in sidecars(path):
         each.unlink(missing_ok=True)
 
 
 def sidecars(path: Path) -> list[Path]:
-    """The indexes of a file that are there, of any version of penstock: beside it, and in the user's cache."""
+    """The existing indexes of a file, by any version of penstock: next to it, and in the user's cache."""
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     cached = Path(base, "penstock", "index").glob(f"*{path.name}.*{SIDECAR}")
     beside = (path.with_name(f".{path.name}{SIDECAR}"), Path(f"{path}{SIDECAR}"))
@@ -187,7 +187,7 @@ def sidecars(path: Path) -> list[Path]:
 
 
 def index(data: Data) -> Job:
-    """Builds the index of the plain file and saves it beside the data."""
+    """Builds the index of the plain file and saves it next to the data."""
     import penstock as ps
 
     def work(check: bool) -> Outcome:

@@ -1,4 +1,4 @@
-"""Programs in TensorFlow's words, which TensorFlow and penstock.tf run as they stand: only the import differs."""
+"""Programs written for TensorFlow, which TensorFlow and penstock.tf run unchanged: only the import differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.data import Data
 from benchmarks.job import Job, Outcome
 
 RECORDS = 100_000
-"""TensorFlow needs seconds for so many, one by one."""
+"""TensorFlow needs seconds for this many records, one by one."""
 BATCH = 256
 IMAGES = 4000
 
@@ -59,7 +59,7 @@ def map_parse(tf: Any, data: Data) -> Callable[[bool], Outcome]:
 
 
 def batch_parse(tf: Any, data: Data) -> Callable[[bool], Outcome]:
-    """Make batches, then parse each at once."""
+    """Make batches, then parse each batch in one call."""
     spec = features(tf)
     records = tf.data.TFRecordDataset([str(path) for path in data.shards]).batch(1024)
     parsed = records.map(
@@ -69,7 +69,7 @@ def batch_parse(tf: Any, data: Data) -> Callable[[bool], Outcome]:
 
 
 def iterate(tf: Any, data: Data) -> Callable[[bool], Outcome]:
-    """Look at each record."""
+    """Loop over the records."""
     count = min(RECORDS, data.num_records)
 
     def work(check: bool) -> Outcome:
@@ -85,7 +85,7 @@ def iterate(tf: Any, data: Data) -> Callable[[bool], Outcome]:
 
 
 def write(tf: Any, data: Data) -> Callable[[bool], Outcome]:
-    """Write Examples that are made of Python's values."""
+    """Write Examples that are built from Python values."""
     path = Path(os.environ["BENCHMARKS_TMPFS"]) / f"programs-{tf.__name__}.tfrecord"
     count = min(RECORDS, data.num_records)
     embedding = [n / 16 for n in range(16)]
@@ -155,7 +155,7 @@ PROGRAMS: dict[str, Program] = {
 
 
 def jobs(module: str) -> dict[str, dict[str, Callable[[Data], Job]]]:
-    """All programs, with the module that `tf` stands for."""
+    """All programs, with the module that `tf` means in them."""
 
     def job(program: Program) -> Callable[[Data], Job]:
         return lambda data: Job(program(importlib.import_module(module), data))

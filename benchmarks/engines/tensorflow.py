@@ -1,8 +1,8 @@
-"""TensorFlow in the tunings that came out best.
+"""TensorFlow, with the settings that were fastest.
 
-tf.data is stopped at its last element: with autotune on, taking an iterator down can wait for the
-tuner's next wake-up, up to 40 s, and that is not reading. `num_parallel_reads` is left out: it
-hands every record from thread to thread and makes small records 25 times slower.
+The time of a tf.data row ends at the last element: with autotune on, destroying an iterator can wait up to 40 s until
+the tuner next wakes up, and that is not reading. `num_parallel_reads` is not used: it passes every record from thread
+to thread and makes small records 25 times slower.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def raw(
     interleave: bool = True,
     autotune: bool = True,
 ) -> Callable[[Data], Job]:
-    """Undecoded records in batches: each file batched where it is read, or one stream."""
+    """Undecoded records in batches: each file is batched where it is read, or all of them are one stream."""
 
     def make_job(data: Data) -> Job:
         import tensorflow as tf
@@ -105,7 +105,7 @@ def raw(
 
 
 def records_one_by_one(data: Data) -> Job:
-    """A plain Python loop, which for large records is tf.data's best."""
+    """A plain Python loop, which is tf.data's fastest way for large records."""
     import tensorflow as tf
 
     from benchmarks import checks
@@ -167,7 +167,7 @@ def parsed(interleave: bool) -> Callable[[Data], Job]:
 
 
 def write(folder_name: str) -> Callable[[Data], Job]:
-    """Python objects to Examples to a file, in the faster of the two usual styles."""
+    """Python objects to Examples to a file, in the faster of the two common styles."""
 
     def make_job(data: Data) -> Job:
         import tensorflow as tf

@@ -1,5 +1,5 @@
-"""tfx-bsl: Examples to Arrow record batches in C++. It checks no checksum, and the frames are cut
-for it here at offsets known before."""
+"""tfx-bsl: Examples to Arrow record batches in C++. It verifies no checksum, and gets payloads that are taken from
+their frames here, at known offsets."""
 
 from __future__ import annotations
 

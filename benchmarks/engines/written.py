@@ -1,4 +1,4 @@
-"""What the writing jobs of all engines share: the proof that the file holds the rows."""
+"""Code that the writing jobs of all engines share: it checks that the file has the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.job import Outcome
 
 
 def outcome(paths: list[Path], check: bool) -> Outcome:
-    """Counts frames and payload bytes, which no order of fields inside a payload changes."""
+    """Counts frames and payload bytes; these do not depend on the order of fields inside a payload."""
     if not check:
         return Outcome(0)
     count = total = 0
@@ -28,7 +28,7 @@ def outcome(paths: list[Path], check: bool) -> Outcome:
 
 
 def remove(paths: list[Path]) -> None:
-    """Removes what a round wrote, once it is on the disk, so that the next one starts clean."""
+    """Removes the files of a round after they have been written to the disk, so that the next round starts clean."""
     for path in paths:
         with path.open("rb") as file:
             os.fsync(file.fileno())

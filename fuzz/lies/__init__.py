@@ -1,7 +1,8 @@
-"""Mutators that know a format: lengths that lie under right checksums, deep nesting, and bombs.
+"""Mutators that know a format: wrong lengths with correct checksums, deep nesting, and bombs.
 
-A lie takes a good file and returns one that says something else, with every checksum on the way mended, so that it
-reaches the code behind the checksums. A file that the lie is not for comes back as it is.
+A lie takes a valid file and returns one with changed contents, in which every checksum on the way is corrected, so
+that the change reaches the code behind the checksums. If a lie does not apply to a file, it returns the file
+unchanged.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from collections.abc import Callable, Sequence
 Lie = Callable[[random.Random, bytes], bytes]
 MOST_BYTES = 1 << 20
 DEPTHS = (2, 30, 99, 101, 500, 5_000, 100_000)
-"""Levels of nesting: few, around the limit of 100, and more than a stack holds."""
+"""Levels of nesting: few, around the limit of 100, and more than a stack can hold."""
 
 
 def told(rng: random.Random, lies: Sequence[Lie], data: bytes) -> bytes:
-    """A file after one lie, now and then after a few."""
+    """A file after one lie, and sometimes after a few."""
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         try:
             data = rng.choice(lies)(rng, data)
@@ -32,12 +33,12 @@ def told(rng: random.Random, lies: Sequence[Lie], data: bytes) -> bytes:
             OSError,
             RecursionError,
         ):
-            continue  # the file is of another kind
+            continue  # the file is of a different kind
     return data[:MOST_BYTES]
 
 
 def number(rng: random.Random, real: int, bits: int = 64) -> int:
-    """What a length of so many bits may claim: nearly the truth, nothing, or far too much."""
+    """A value for a length of this many bits: near the true one, zero, or far too large."""
     near = real + rng.choice((-8, -4, -2, -1, 1, 2, 4, 8))
     power = 1 << rng.choice((7, 8, 15, 16, 20, 24, 28, 29, 30, 31, 32, 40, 47, 62, 63))
     claims = (
@@ -57,7 +58,7 @@ def number(rng: random.Random, real: int, bits: int = 64) -> int:
 
 
 def put(data: bytes, at: int, layout: str, *values: int) -> bytes:
-    """The same bytes with numbers in the place of others."""
+    """The same bytes with some numbers replaced."""
     made = struct.pack(layout, *values)
     if at < 0 or at + len(made) > len(data):
         raise IndexError
@@ -65,7 +66,7 @@ def put(data: bytes, at: int, layout: str, *values: int) -> bytes:
 
 
 def words(rng: random.Random, data: bytes, start: int, end: int, layout: str) -> bytes:
-    """One of the aligned numbers in [start, end) is another."""
+    """Replaces one of the aligned numbers in [start, end)."""
     size = struct.calcsize(layout)
     at = start + rng.randrange(max((end - start) // size, 0)) * size
     (real,) = struct.unpack_from(layout, data, at)
@@ -81,7 +82,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number and where it ends."""
+    """A number and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -94,7 +95,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def json_text(rng: random.Random, text: bytes) -> bytes:
-    """JSON that nests deep, or has another value in the place of one of its own."""
+    """JSON with deep nesting, or with one of its values replaced."""
     depth = rng.choice(DEPTHS)
     deep = rng.choice(
         (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth, b"[" * depth)

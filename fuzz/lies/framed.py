@@ -1,4 +1,4 @@
-"""Lies of formats whose records stand one behind another: TFRecord, RecordIO, ArrayRecord, tar, MessagePack."""
+"""Lies for formats whose records follow one another: TFRecord, RecordIO, ArrayRecord, tar, MessagePack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzz.tfrecords import FRAMING, framed, head
 
 
 def inflated(rng: random.Random, data: bytes) -> bytes:
-    """Lies about TFRecord within gzip or zlib, and about the size that gzip keeps."""
+    """Lies about TFRecord within gzip or zlib, and about the size that gzip stores."""
     if data[:2] == b"\x1f\x8b":
         if rng.random() < 0.2:
             return data[:-4] + struct.pack("<I", number(rng, len(data), 32))
@@ -25,7 +25,7 @@ def inflated(rng: random.Random, data: bytes) -> bytes:
 
 
 def tfrecord(rng: random.Random, data: bytes) -> bytes:
-    """A length with a right checksum, or a payload of hostile messages with one."""
+    """A wrong length with a correct checksum, or a payload of hostile messages with a correct checksum."""
     frames: list[tuple[int, int]] = []
     at = 0
     while at + FRAMING <= len(data):
@@ -40,7 +40,7 @@ def tfrecord(rng: random.Random, data: bytes) -> bytes:
 
 
 def recordio(rng: random.Random, data: bytes) -> bytes:
-    """The length or the part of a record of RecordIO."""
+    """Another length, or another part number, in a record of RecordIO."""
     places: list[int] = []
     at = 0
     while at + 8 <= len(data):
@@ -58,7 +58,7 @@ def recordio(rng: random.Random, data: bytes) -> bytes:
 
 
 def array_record(rng: random.Random, data: bytes) -> bytes:
-    """A number in the head of a block or chunk, or the data of a chunk, with right hashes."""
+    """A number in the head of a block or chunk, or the data of a chunk, with correct hashes."""
     if rng.random() < 0.2:
         at = BLOCK * rng.randrange(-(-len(data) // BLOCK))
         return _with_hash(put(data, *_claim(rng, data, at + 8 + 8 * rng.randrange(2))), at, 24)
@@ -77,7 +77,7 @@ def array_record(rng: random.Random, data: bytes) -> bytes:
 
 
 def _chunks(data: bytes) -> list[int]:
-    """Where chunks begin, as far as no block lies within one."""
+    """The positions of those chunks that no block header interrupts."""
     found, at = [24], 64
     while at + 40 <= len(data):
         if at % BLOCK == 0:
@@ -104,7 +104,7 @@ _KINDS = (b"0", b"\0", b"1", b"2", b"5", b"7", b"L", b"K", b"x", b"g", b"S", b"N
 
 
 def tar(rng: random.Random, data: bytes) -> bytes:
-    """The size or kind of a member with a right checksum, or a number of a pax header."""
+    """The size or kind of a member with a correct checksum, or a number in a pax header."""
     if data[:2] == b"\x1f\x8b":
         return gzip.compress(tar(rng, gzip.decompress(data)), mtime=0)
     heads: list[tuple[int, int]] = []
@@ -140,14 +140,14 @@ def tar(rng: random.Random, data: bytes) -> bytes:
 
 
 def _pax(rng: random.Random, lines: bytes) -> bytes:
-    """The lines of a pax header, in the same room."""
+    """The lines of a pax header, within the same number of bytes."""
     claims = (b"11 size=-1\n", b"30 size=99999999999999999999\n", b"9999999999 a=b\n", b"0 a=b\n",
               b"6 a=b\n" * 50, b"20 GNU.sparse.map=1,\n", b"18 path=\xff\xfe/a.txt", b"12 size=1_0\n")  # fmt: skip
     return (rng.choice(claims) + lines)[: len(lines)]
 
 
 def msgpack(rng: random.Random, data: bytes) -> bytes:
-    """Another head for one of the values: of another length, or of any depth."""
+    """A different head for one of the values, with another length or with any depth."""
     heads = _heads(data)
     at, length, count = rng.choice(heads)
     if rng.random() < 0.3:
@@ -171,7 +171,7 @@ _NESTED = {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 
 
 def _heads(data: bytes) -> list[tuple[int, int, int]]:
-    """The values of a file that have a length: where they begin, bytes of their heads, what these say."""
+    """The values of a file that have a length: the position, the number of head bytes, and the value of the head."""
     found: list[tuple[int, int, int]] = []
     at = 0
     while at < len(data):

@@ -1,4 +1,4 @@
-"""Lies within messages of protobuf: lengths, groups and messages within messages of any depth."""
+"""Lies within protobuf messages: lengths, groups, and messages nested to any depth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _DEEPEST = 6
 
 
 def message(rng: random.Random, data: bytes) -> bytes:
-    """One length of a message says something else, or something deep stands in front of a field."""
+    """Changes one length in a message, or puts something deeply nested before a field."""
     spots = _lengths(data, 0, len(data), 0)
     if rng.random() < 0.3 or not spots:
         at = rng.choice([0, *(start for start, _, _ in spots)])
@@ -23,7 +23,7 @@ def message(rng: random.Random, data: bytes) -> bytes:
 
 
 def _lengths(data: bytes, at: int, end: int, depth: int) -> list[tuple[int, int, int]]:
-    """(start, end, value) of the lengths of fields, as far as bytes make sense as messages."""
+    """(start, end, value) of the lengths of fields, as far as the bytes can be parsed as messages."""
     found: list[tuple[int, int, int]] = []
     try:
         while at < end:

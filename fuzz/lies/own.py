@@ -1,4 +1,4 @@
-"""Lies of the files that penstock itself writes beside data: indexes and overlays, sealed again."""
+"""Lies for the files that penstock itself writes next to data: indexes and overlays, with corrected checksums."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Bytes:
 
 
 def index(rng: random.Random, data: bytes) -> bytes:
-    """A number of the header, or one section of an index as another, with all checksums and places right."""
+    """Changes a number of the header, or replaces one section of an index, with correct checksums and positions."""
     if rng.random() < 0.3:
         names = (
             "num_records",
@@ -75,7 +75,7 @@ def _section(rng: random.Random, name: str, old: bytes, num_points: int) -> byte
 
 
 def _points(rng: random.Random, count: int) -> bytes:
-    """Seek points whose windows inflate to far more than a window."""
+    """Seek points whose windows inflate to far more than the size of a window."""
     window = zlib.compress(bytes(rng.choice((0, 32768, 1 << 20))), 9)
     table = [_POINT.pack(8 * n, n, rng.getrandbits(32), len(window)) for n in range(count)]
     return b"".join([*table, *[window] * count])
@@ -93,7 +93,8 @@ _TRAILER = struct.Struct("<8sIIQQQQ12s")
 
 
 def overlay(rng: random.Random, data: bytes) -> bytes:
-    """A number of an overlay's table or end, its schema, its facts or the bytes of a block, sealed again."""
+    """Changes a number of an overlay's table or end, its schema, its facts or the bytes of a block, and corrects the
+    checksums."""
     magic, version, _, num_records, blocks, schema_bytes, facts_bytes, rest = _TRAILER.unpack_from(
         data, len(data) - 64
     )

@@ -1,4 +1,4 @@
-"""Lies of formats of columns: npy and npz, MDS, .beton, Arrow, Parquet and HDF5."""
+"""Lies for formats with columns: npy and npz, MDS, .beton, Arrow, Parquet and HDF5."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fuzz.lies import DEPTHS, json_text, number, put, read_varint, varint, words
 
 
 def npy(rng: random.Random, data: bytes) -> bytes:
-    """Another shape or dtype in the header of an npy file, with its length mended."""
+    """Another shape or dtype in the header of an npy file, with its length corrected."""
     wide = data[6] > 1
     (length,) = struct.unpack_from("<I" if wide else "<H", data, 8)
     start = 12 if wide else 10
@@ -48,7 +48,7 @@ _HEADS = {b"PK\1\2": _CENTRAL, b"PK\3\4": _LOCAL, b"PK\5\6": _END, b"PK\6\6": _E
 
 
 def npz(rng: random.Random, data: bytes) -> bytes:
-    """A number of the directory; the same size in directory and member; or a lying npy file under a right CRC."""
+    """A number of the directory, the same size in directory and member, or a lying npy file with a correct CRC."""
     how = rng.randrange(3)
     if how == 0:
         return _archived_again(rng, data)
@@ -80,9 +80,7 @@ def _archived_again(rng: random.Random, data: bytes) -> bytes:
             for name in old.namelist():
                 body = old.read(name)
                 body = npy(rng, body) if name == chosen else body
-                new.writestr(
-                    zipfile.ZipInfo(name), body, rng.choice((0, 8))
-                )  # of a time that is fixed
+                new.writestr(zipfile.ZipInfo(name), body, rng.choice((0, 8)))  # with a fixed time
             new.comment = old.comment
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
         raise ValueError from None
@@ -90,7 +88,7 @@ def _archived_again(rng: random.Random, data: bytes) -> bytes:
 
 
 def mds(rng: random.Random, data: bytes) -> bytes:
-    """The count, an offset, a size within a record, or the config of a shard."""
+    """The count, an offset, a size within a record, or the configuration of a shard."""
     count, first = struct.unpack_from("<II", data, 0)
     end = 4 * (count + 2)
     how = rng.randrange(4)
@@ -104,14 +102,14 @@ def mds(rng: random.Random, data: bytes) -> bytes:
 
 
 def _with_config(data: bytes, count: int, end: int, config: bytes) -> bytes:
-    """A shard with another config, whose offsets are right again."""
+    """A shard with a different configuration and correct offsets."""
     offsets = struct.unpack_from(f"<{count + 1}I", data, 4)
     moved = [offset + len(config) - (offsets[0] - end) for offset in offsets]
     return data[:4] + struct.pack(f"<{count + 1}I", *moved) + config + data[offsets[0] :]
 
 
 def mds_config(rng: random.Random, data: bytes) -> bytes:
-    """Encodings and sizes of columns that a shard does not have."""
+    """Encodings and sizes of columns that do not match the shard."""
     count, first = struct.unpack_from("<II", data, 0)
     end = 4 * (count + 2)
     config = json.loads(data[end:first])
@@ -134,7 +132,7 @@ def mds_config(rng: random.Random, data: bytes) -> bytes:
 
 
 def beton(rng: random.Random, data: bytes) -> bytes:
-    """A number of the header, of a field's arguments, of a row or of the table of a folded file."""
+    """A number of the header, of a field's arguments, of a row or of the table, in a folded file."""
     (size,) = struct.unpack_from("<H", data, 0)
     num_fields, _, num_records = struct.unpack_from("<HIQ", data, 4)
     how = rng.randrange(5)
@@ -152,7 +150,8 @@ def beton(rng: random.Random, data: bytes) -> bytes:
 
 
 def arrow(rng: random.Random, data: bytes) -> bytes:
-    """A number in the header of a message, its length, the length before a compressed buffer, or the footer's."""
+    """A number in the header of a message, the length of the header, the length before a compressed buffer, or the
+    length of the footer."""
     heads = [at for at in _all(data, b"\xff\xff\xff\xff") if at % 8 == 0]
     how = rng.randrange(6)
     if how == 0 and data[-6:] == b"ARROW1":
@@ -166,7 +165,7 @@ def arrow(rng: random.Random, data: bytes) -> bytes:
     (length,) = struct.unpack_from("<I", data, at + 4)
     if how == 2:
         return put(data, at + 4, "<I", number(rng, length, 32))
-    if how == 3:  # what stands before compressed bytes is how many they will be
+    if how == 3:  # the number before compressed bytes is their decompressed size
         body = at + 8 + length
         places = [p for p in range(body, min(body + 4096, len(data) - 8), 8)
                   if 0 < struct.unpack_from("<q", data, p)[0] < 1 << 20]  # fmt: skip
@@ -176,7 +175,7 @@ def arrow(rng: random.Random, data: bytes) -> bytes:
 
 
 def parquet(rng: random.Random, data: bytes) -> bytes:
-    """A number of the footer, of any width, with the footer's length mended; or one of a page's header."""
+    """A number of the footer, of any width, with the footer's length corrected, or a number of a page's header."""
     (length,) = struct.unpack_from("<I", data, len(data) - 8)
     start = len(data) - 8 - length
     if rng.random() < 0.1:
@@ -196,14 +195,14 @@ def parquet(rng: random.Random, data: bytes) -> bytes:
 
 
 def _other_varint(rng: random.Random, data: bytes, start: int) -> bytes:
-    """What may be a number in Thrift's compact protocol as another one."""
+    """Replaces bytes that may be a number in Thrift's compact protocol by another number."""
     at = rng.randrange(start, len(data))
     real, end = read_varint(data, at)
     return data[:at] + varint(number(rng, real)) + data[end:]
 
 
 def hdf5(rng: random.Random, data: bytes) -> bytes:
-    """One of the numbers that look like lengths or places, as another: heads of the old layout have no checksums."""
+    """Replaces one of the numbers that look like lengths or positions: heads of the old layout have no checksums."""
     places = [
         at
         for at in range(0, len(data) - 8, 8)

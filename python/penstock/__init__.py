@@ -5,8 +5,8 @@
     >>> ps.open("numbers.tfrecord")[2]
     {'id': 3}
 
-What reading needs is imported immediately, everything else at its first use. The public names are those of
-`__init__.pyi`.
+Modules that reading needs are imported immediately, all others at their first use. `__init__.pyi` lists the public
+names.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ from penstock.errors import (
     UnsupportedError as UnsupportedError,
 )
 from penstock.limits import Limits as Limits
-from penstock.loader.coverage import PlanReport as PlanReport, audit as audit, plan as plan
+from penstock.loader.coverage import audit as audit, plan as plan
 from penstock.loader.images import Image as Image
 from penstock.loader.loader import Loader as Loader
+from penstock.loader.reports import PlanReport as PlanReport
 from penstock.loader.stats import LoaderStats as LoaderStats
 from penstock.orders import (
     Balanced as Balanced,
@@ -40,6 +41,7 @@ from penstock.orders import (
 )
 from penstock.payloads import images as images
 from penstock.payloads.images import decode_images as decode_images, encode_images as encode_images
+from penstock.printing import tables as tables
 from penstock.storage.skipped import SkippedFile as SkippedFile
 from penstock.verbs.append.append import append as append
 from penstock.verbs.check.index import index as index

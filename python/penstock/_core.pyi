@@ -117,7 +117,7 @@ class _Arrow(Protocol):
 
 @final
 class ArrowArray:
-    """Arrow data that Rust returns. Convert it by `pyarrow.array(x)` or `pyarrow.record_batch(x)`."""
+    """Arrow data that Rust returns. Convert it with `pyarrow.array(x)` or `pyarrow.record_batch(x)`."""
 
     def __arrow_c_array__(
         self, requested_schema: object | None = None
@@ -134,14 +134,14 @@ class Buffer(ReadableBuffer):
     def from_bytes(data: bytes) -> Buffer: ...
     def __len__(self) -> int: ...
     def slice(self, start: int, length: int) -> Buffer:
-        """A part of the bytes, without copying; shorter at the end."""
+        """`length` bytes from `start`, or fewer at the end of the buffer, without copying."""
 
     def to_bytes(self) -> bytes: ...
     def crc32c(self, before: int = 0) -> int:
-        """CRC-32C of bytes whose checksum is `before`, followed by these bytes."""
+        """The CRC-32C of some earlier bytes, whose checksum is `before`, followed by these bytes."""
 
     def crc32(self, before: int = 0) -> int:
-        """CRC-32 (that of zip) of bytes whose checksum is `before`, followed by these bytes."""
+        """The CRC-32 (that of zip) of some earlier bytes, whose checksum is `before`, followed by these bytes."""
 
     @staticmethod
     def joined_crc32(first: int, second: int, second_bytes: int) -> int:
@@ -346,14 +346,14 @@ class ZlibDeflater:
         """End the stream, and return the last compressed bytes."""
 
 def start_sync(fd: int, start: int, length: int) -> None:
-    """Let the system begin to write these bytes of a file to its disk, without waiting for it."""
+    """Ask the system to start writing these bytes of a file to disk, and return before it has finished."""
 
 def exchange(one: str, other: str) -> bool:
     """Swap the names of two files or folders in one step. False if the system or the file system has no such call."""
 
 def sync_file_system(fd: int) -> bool:
-    """Make everything durable that was written to the file system of an open file or folder, and report errors since
-    it was opened. False if the system has no call that reports errors."""
+    """Write all unsaved data of a file system to its disk. `fd` is an open file or folder of that file system. Raises
+    OSError if writing has failed since `fd` was opened. Returns False if the system has no such call."""
 
 def reserve(fd: int, start: int, length: int) -> bool:
     """Reserve disk space for these bytes of a file without changing its size, if that makes writing faster. Returns
@@ -363,7 +363,7 @@ def walk(
     name: str, buffer: Buffer, base: int, max_record: int, last: bool = True
 ) -> tuple[Frames, int, int, Fault | None]:
     """Find the frames of a buffer: (frames, bytes consumed, total bytes of the next frame, fault).
-    `last`: the stream of frames ends where the buffer ends."""
+    `last` means that the stream of frames ends at the end of the buffer."""
 
 def read_frames(
     name: str, file: File, start: int, length: int, max_record: int
@@ -390,20 +390,20 @@ def examples_at(
     `max_record` is the maximum size of a frame. None if anything is wrong."""
 
 def next_head(name: str, buffer: Buffer, start: int) -> tuple[int, int] | None:
-    """The first valid head of a frame from `start` on: (offset, bytes of the whole frame)."""
+    """Find the first valid frame header at or after `start`: (offset, bytes of the whole frame)."""
 
 def frame_extent(
     name: str, read: Callable[[int, int], Buffer], start: int, checksum: bool
 ) -> tuple[int | None, int, Fault | None]:
-    """Find the end of the frame at `start` of a stream, if it is too long to be read as a whole: (end, or None if the
-    stream ends inside it; its checksum for an index, 0 unless `checksum` is set; fault).
+    """Find the end of the frame at `start` without reading the whole frame into memory. Returns (end, checksum, fault).
 
-    `read(start, length)` returns bytes of the stream, fewer only at its end."""
+    `end` is None if the stream ends inside the frame. The checksum is the one that an index stores, or 0 unless
+    `checksum` is set. `read(start, length)` returns bytes of the stream, fewer only at its end."""
 
 def index_file(
     name: str, file: File, max_record: int, start: int = 0, goal: int = ...
 ) -> tuple[ArrowArray, ArrowArray, Fault | None]:
-    """Index a local file by its heads: (starts of all frames and the end of the last, stored checksums, fault).
+    """Index a local file by its frame headers: (starts of all frames and end of the last one, stored checksums, fault).
 
     It begins at the frame at `start`, and ends with the frame that completes `goal` bytes."""
 
@@ -475,9 +475,10 @@ class Pixels:
 
 @final
 class ImageRecipe:
-    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or
-    "random"; `table` has two or four bytes for each of 256 values of red, green and blue, `deep`
-    likewise for each of 65536, where images of 16 bits are used in full depth."""
+    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or "random".
+
+    `table` maps each of the 256 values of red, green and blue to an output value of two or four bytes. `deep` does the
+    same for the 65,536 values of 16-bit images. Without it, such images are reduced to 8 bits."""
 
     def __new__(
         cls,
@@ -497,15 +498,15 @@ class ImageRecipe:
         """Left, top, width and height of the crop, and whether it is mirrored."""
 
     def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
-        """The same for each image of these sizes (a struct array of width and height): a struct array of left, top,
-        width, height, new_width, new_height (float64) and flip, null where the size is."""
+        """The crop of each image. `sizes` is a struct array of width and height. Returns a struct array of left, top,
+        width, height, new_width, new_height (float64) and flip, null if the size is null."""
 
 def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
-    """A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits."""
+    """A number for each record, computed from its values and a seed, as uint64. Columns of numbers must be 64-bit."""
 
 def secure_hashes(batch: _Arrow, key: bytes) -> ArrowArray:
-    """The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
-    bits."""
+    """The 128-bit BLAKE3 hash of each record of a batch, keyed with 32 bytes, as binary[16]. Columns of numbers must be
+    64-bit."""
 
 @final
 class Groups:
@@ -517,7 +518,7 @@ class Groups:
         """The group of each record, given by its hash, as int64. A group that is new gets the next number."""
 
 def glue(array: _Arrow) -> ArrowArray:
-    """Concatenate the heads (binary) and bodies (binary_view) of a struct array: a binary array."""
+    """Join the head (binary) and the body (binary_view) of each row of a struct array: a binary array."""
 
 def image_view_sizes(images: _Arrow, image_pixels: int) -> ArrowArray:
     """A struct array with width and height (uint32) of each image, null if they are unknown."""
@@ -536,13 +537,15 @@ def make_images(
     damage: str = "error",
     threads: int = 1,
 ) -> list[tuple[int, Fault, bool]]:
-    """Images made into `out`, an array of NumPy; the damaged ones as (place, fault, whether
-    something of it was given). `main`: width and height of the images whose crop and flip they share.
-    `mask`: the images are masks of this many channels, and of 16 bits or 8. `shape`: they are pixels
-    (height, width, channels), of two bytes a value where `deep`."""
+    """Decode images, crop and resize them, and write them into the NumPy array `out`. Returns the damaged images as
+    (index, fault, whether a part of the image was written).
+
+    `main` has the width and height of other images, whose crop and flip these images get. `mask` means that the images
+    are masks, and has their number of channels and whether they have 16 bits. `shape` means that the images are pixels,
+    not files, of this height, width and number of channels; with `deep`, each value has two bytes."""
 
 def mask_kind(images: _Arrow, image_pixels: int) -> tuple[int, bool]:
-    """The channels of the first mask with a valid head, 1 or 3, and whether any mask has 16 bits."""
+    """The number of channels (1 or 3) of the first mask with a valid header, and whether any mask has 16 bits."""
 
 @final
 class BufferPool:
@@ -590,9 +593,10 @@ def jpeg_pixels_by(
     region: tuple[int, int, int, int] | None = None,
     allow_damaged: bool = False,
 ) -> Pixels | None:
-    """Decode a JPEG at 1/`part` of its size, or a region (left, top, width, height) of that, by one of two decoders,
-    for tests that compare them: with `by_parts`, our Huffman decoder and the parts of libjpeg (None if it leaves the
-    file to the other decoder), otherwise TurboJPEG."""
+    """Decode a JPEG with one of two decoders, for tests that compare them. With `by_parts`, penstock's Huffman decoder
+    and parts of libjpeg do it, and None means that they do not support the file. Otherwise TurboJPEG does it.
+
+    The image is decoded at 1/`part` of its size, and `region` (left, top, width, height) is a part of that image."""
 
 def encode_images(
     pixels: list[Any],
@@ -634,14 +638,15 @@ def riegeli_records(
     """The records of some chunks of a Riegeli file, in the order of the chunks.
 
     uint64 arrays describe the chunks: start in the buffer, maximum number of bytes, start in the file, number of
-    records, and bytes of all records. Heads are always verified, and data with `check`."""
+    records, and bytes of all records. Headers are always verified, and data with `check`."""
 
 def riegeli_head(buffer: Buffer, offset: int) -> tuple[int, int, int, int]:
-    """Parse the head of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes of data,
+    """Parse the header of the chunk at the front of a buffer, which is byte `offset` of its file: (kind, bytes of data,
     number of records, bytes of all records)."""
 
 def message_numbers(frames: Frames, fields: list[int]) -> tuple[ArrowArray, ArrowArray, ArrowArray]:
-    """The values of three fields in records that are small messages of varints: uint64 arrays, 0 for a missing field."""
+    """The values of three fields in records that are small messages of varints: uint64 arrays, 0 for a missing
+    field."""
 
 @final
 class TarPlan:
@@ -681,8 +686,8 @@ class MsgpackFacts:
     @property
     def num_records(self) -> int: ...
     def columns(self) -> ArrowArray | None:
-        """A batch without records, whose columns fit the records. Metadata `penstock.msgpack` has facts that the types
-        lack. None if the records are not maps of fields."""
+        """A batch without records that has the columns of the records. Its metadata `penstock.msgpack` has facts that
+        the types cannot express. None if the records are not maps of fields."""
 
 @final
 class MsgpackPlan:
@@ -709,8 +714,8 @@ def looks_like_maps(frames: Frames) -> bool:
 def recordio_payloads(
     frames: Frames, lend: bool, check: bool = False, indexed: _Arrow | None = None
 ) -> ArrowArray:
-    """RecordIO payloads as binary, or with `lend` as binary_view without a copy, unless a record has several parts.
-    With `check`, they are verified first."""
+    """RecordIO payloads as a binary array. With `lend`, they are a binary_view array, and only records of several parts
+    are copied. With `check`, the payloads are verified first."""
 
 def recordio_columns(
     frames: Frames,
@@ -720,8 +725,9 @@ def recordio_columns(
     check: bool = False,
     indexed: _Arrow | None = None,
 ) -> ArrowArray:
-    """The requested columns of label, id, id2 and image, in this order, as a struct array. `num_labels` is 0 for one
-    number, the length of fixed-size lists, or None for lists. With `lend`, images are binary_view, not binary."""
+    """The requested columns of label, id, id2 and image, in this order, as a struct array. `num_labels` is 0 if labels
+    are single numbers, the length if they are lists of a fixed size, or None if they are other lists. With `lend`,
+    images are binary_view, not binary."""
 
 def encode_recordio(bodies: _Arrow, headers: _Arrow | None = None) -> Framed:
     """Encode byte strings as RecordIO frames, each after the header (label, id, id2) of the same row."""
@@ -744,15 +750,15 @@ def permuted_each(num_records: _Arrow, key0: int, keys: _Arrow, positions: _Arro
     num_records, keys and positions are uint64."""
 
 def buffered(num_records: int, size: int, key: int, start: int, stop: int) -> ArrowArray:
-    """The positions, int64, in a stream of num_records, of the records that leave a shuffle buffer of `size` records
-    at steps start to stop."""
+    """Simulate a shuffle buffer of `size` records for a stream of num_records. Returns the stream positions, int64, of
+    the records that leave the buffer at steps start to stop."""
 
 def mixed(
     weights: list[int], key: int, origin: int, length: int, start: int, stop: int
 ) -> tuple[ArrowArray, list[int]]:
     """The number of the dataset (uint32) at positions start to stop of an epoch of a mixture, and how many records of
-    each dataset came before. Earlier epochs had `origin` positions. Weights are integers, at least one is above 0, and
-    their sum is less than 2^40."""
+    each dataset come before `start`. All earlier epochs together have `origin` positions. Weights are integers, at
+    least one is above 0, and their sum is less than 2^40."""
 
 def key_of(numbers: list[int]) -> int:
     """A 64-bit key computed from 64-bit numbers and their order."""
@@ -877,7 +883,7 @@ class MessageMap:
 
     def MergeFrom(self, other: MessageMap) -> None: ...
     def pop(self, key: str | bytes, default: object = None) -> Any:
-        """Remove and return a message; an empty message if there is none."""
+        """Remove and return a message, or return an empty message if the key is missing."""
 
     def popitem(self) -> tuple[str, Any]: ...
     def clear(self) -> None: ...

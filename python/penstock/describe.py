@@ -159,8 +159,8 @@ def kind(type_: pa.DataType, dtype: bytes | None = None) -> str:
 
 
 def text(data: bytes | memoryview) -> str | None:
-    r"""The start of some bytes (up to 4096) as text, not escaped. None if they are not text: valid UTF-8 without zero
-    characters and with few control characters.
+    r"""The start of some bytes (up to 4096) as text, not escaped. None if they are not text, which must be valid UTF-8
+    without zero characters and with few control characters.
 
     Example:
         >>> from penstock import describe
@@ -212,7 +212,7 @@ def image_header(data: bytes | memoryview) -> ImageHeader | None:
         if magic == b"RIFF" and bytes(data[8:12]) == b"WEBP":
             return _webp(data)
     except (struct.error, IndexError):
-        pass  # the bytes end before the size
+        pass  # the bytes end before the header's size fields
     return None
 
 
@@ -230,7 +230,7 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
             height, width = struct.unpack(">HH", data[at + 4 : at + 8])
             return ImageHeader("JPEG", width, height)
         if marker in (0xD9, 0xDA):
-            return None  # the pixels or the end, without a size
+            return None  # the header ended without a size
         if marker != 0x01 and not 0xD0 <= marker <= 0xD8:  # these markers have no length
             (length,) = struct.unpack(">H", data[at + 1 : at + 3])
             at += max(length, 2)
@@ -239,8 +239,8 @@ def _jpeg(data: bytes | memoryview) -> ImageHeader | None:
 
 
 def _next_marker(data: bytes | memoryview, at: int) -> int:
-    """The position of the next marker's code, after fill bytes and a few invalid bytes, as in decoders. Raises
-    IndexError if there is none."""
+    """The position of the next marker's code. Fill bytes and a few invalid bytes are skipped, as decoders do. Raises
+    IndexError if there is no further marker."""
     window = bytes(data[at : at + 4096])
     marker = re.search(rb"\xff+([^\x00\xff])", window, re.DOTALL)
     if marker is None:
@@ -299,7 +299,7 @@ def value(scalar: pa.Scalar, width: int = 60) -> str:
         return _struct(scalar, width)
     if pa.types.is_floating(type_):
         return number(scalar.as_py(), type_)
-    return _cut(escape(text_of(scalar)), width)
+    return cut(escape(text_of(scalar)), width)
 
 
 def text_of(scalar: pa.Scalar) -> str:
@@ -346,7 +346,8 @@ def _extension(scalar: pa.Scalar, width: int) -> str:
     return head + _list(scalar.value.values, max(width - len(head), 8))
 
 
-def _cut(line: str, width: int) -> str:
+def cut(line: str, width: int) -> str:
+    """A line, shortened to at most `width` characters."""
     return line if len(line) <= width else line[: width - 1] + ELLIPSIS
 
 
@@ -381,7 +382,7 @@ def _list(values: pa.Array, width: int) -> str:
         if left < 0 and not (is_last and place == 0):
             return shown + tail
         shown += item + ("" if is_last else ", ")
-    return _cut(shown + "]", width) if len(values) <= _LIST_ITEMS else shown + tail
+    return cut(shown + "]", width) if len(values) <= _LIST_ITEMS else shown + tail
 
 
 def _struct(scalar: Any, width: int) -> str:
@@ -389,7 +390,7 @@ def _struct(scalar: Any, width: int) -> str:
         f"{escape(child.name)}: {_item(scalar[place], width)}"
         for place, child in enumerate(scalar.type)
     ]
-    return _cut("{" + ", ".join(parts) + "}", width)
+    return cut("{" + ", ".join(parts) + "}", width)
 
 
 def _item(scalar: pa.Scalar, width: int) -> str:

@@ -143,7 +143,9 @@ def batch_limit(message: str, **facts: Any) -> LimitError:
 
 
 class SchemaError(PenstockError, ValueError):
-    """A record does not fit the schema."""
+    """A record does not fit the schema. `lacks` has the columns that a file does not have, if that is the reason."""
+
+    lacks: tuple[str, ...] = ()
 
 
 class StaleIndexError(PenstockError):

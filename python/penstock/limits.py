@@ -30,7 +30,7 @@ class Limits:
     """The size of one record."""
     batch_bytes: int = 2 * GIB - 1
     """The bytes of one variable-length column of a batch, because Arrow has 32-bit offsets. Also limits the bytes that
-    a record takes in all columns even without values."""
+    every record takes in memory, even if all its values are missing."""
     nesting: int = 100
     """Nesting depth of messages, lists, types or folders, in levels."""
     member_bytes: int = GIB

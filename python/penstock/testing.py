@@ -1,4 +1,4 @@
-"""Laws that every format keeps, as tests for a format of your own.
+"""Tests of the laws that every format obeys, for a format of your own.
 
 A package that adds a format by the entry point group `penstock.formats` has one test file:
 
@@ -138,7 +138,7 @@ class FormatLaws:
             assert Path(first).read_bytes() == Path(second).read_bytes()
 
     def test_damaged_files_raise_errors_of_penstock(self, tmp_path: Path) -> None:
-        """A file that is truncated, or has a wrong bit, gives its records or an error of penstock, and nothing else."""
+        """Reading a file that is truncated or has a wrong bit returns records or raises an error of penstock."""
         path = self.write(tmp_path, self.table(20))
         if not Path(path).is_file():
             return

@@ -15,7 +15,7 @@ LARGE_CHUNK_BYTES = 4 << 20
 """Plain bytes of a chunk of large records. scan-large with two threads: 40 ms, and 50 with 8 MiB, which does not fit in
 a shared cache."""
 FIRST_WINDOW_BYTES = 256 << 10
-"""The first window of a file, for which all others wait. scan-small, gzip-read (schema)."""
+"""The first window of a file, which all others wait for. scan-small, gzip-read (schema)."""
 WINDOW_BYTES = 2 * CHUNK_BYTES
 """The other windows. Large ones need fewer handovers between threads. scan-small with two threads."""
 
@@ -24,7 +24,7 @@ SLICE_BYTES = 2 << 20
 SLICE_RECORDS = 16384
 """Records that one task encodes. write-small: 100 ms for a million records, and 108 with 8,192."""
 LARGE_SLICE_BYTES = 8 << 20
-"""As SLICE_BYTES, for large records. tfrecord-tar."""
+"""SLICE_BYTES for large records. tfrecord-tar."""
 WRITE_BYTES = 4 << 20
 """Bytes of one write, and its alignment. write-small-disk: 1 and 2 MiB are not faster; ext4 writes large folios."""
 
@@ -36,7 +36,8 @@ TASK_SECONDS = 0.004
 GZIP_INPUT_BYTES = 1 << 20
 """Compressed bytes of one read. gzip-read."""
 GZIP_KEPT_BYTES = 4 << 20
-"""Plain bytes that are kept for reading back. 16 MiB do not fit in the cache. gzip-read."""
+"""Plain (uncompressed) bytes that are kept, so that the reader can go back. 16 MiB do not fit in the cache.
+gzip-read."""
 GZIP_GROUP_BYTES = 1 << 20
 """Plain bytes of small members that one call inflates. gzip-penstock."""
 

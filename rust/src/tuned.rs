@@ -1,8 +1,9 @@
-//! Tuned sizes, each with the rows of `benchmarks/` that depend on it. `python/penstock/tuned.py` has the
-//! sizes of Python; the codecs have their tables.
+//! Tuned sizes, each with the names of the benchmark rows (in `benchmarks/`) that depend on it.
+//! `python/penstock/tuned.py` has the sizes for Python; the codecs contain the sizes of their
+//! tables.
 //!
-//! Limits, sizes from a specification, and round numbers that no row depends on are where they are used.
-//! Change a number here only if its rows are measured in the same run.
+//! Limits, sizes from a specification, and round numbers that no row depends on are defined where
+//! they are used. Change a number here only if its rows are measured in the same run.
 
 use std::time::Duration;
 
@@ -10,21 +11,23 @@ use std::time::Duration;
 /// cache. scan-small: 16, 32 and 128 are not faster.
 pub const BLOCK_RECORDS: usize = 64;
 
-/// How many bytes one thread verifies and copies at a time, for the same reason. take-large, load-large.
+/// How many bytes one thread verifies and copies at a time, for the same reason (the cache).
+/// take-large, load-large.
 pub const JOB_BYTES: usize = 256 << 10;
 
 /// How far ahead to prefetch while finding small frames, in bytes. The hardware cannot predict the
 /// addresses, because each header gives the position of the next. scan-small.
 pub const AHEAD_BYTES: usize = 4096;
 
-/// The same in records, if only views are made. scan-small, mapped and undecoded: 17.0 to 19.2 M/s.
+/// The same in records, if only views are made. scan-small, mapped and undecoded: 19.2 instead of
+/// 17.0 M/s.
 pub const AHEAD_VIEWS: usize = 24;
 
 /// The same in records, for records at random positions. take-small.
 pub const AHEAD_TAKES: usize = 8;
 
-/// Writers borrow values from this length on. Below it, another part costs as much as a copy. tfrecord-tar,
-/// tar-beton.
+/// Writers borrow values of at least this length. For shorter values, a separate piece of output
+/// costs as much as a copy. tfrecord-tar, tar-beton.
 pub const BORROWED_BYTES: usize = 16 << 10;
 
 /// Values from this length on are written past the caches. take-large, load-large.
@@ -33,7 +36,7 @@ pub const UNCACHED_BYTES: usize = 16 << 10;
 /// A writer computes the checksums of payloads together once they have this many bytes. write-small.
 pub const UNSEALED_BYTES: usize = 4 << 10;
 
-/// Freed buffers that are kept for the next chunk. gzip-read, memory-large.
+/// The bytes of freed buffers that are kept for the next chunk. gzip-read, memory-large.
 pub const POOL_BYTES: usize = 56 << 20;
 
 /// The minimum size of a buffer that is kept. scan-small.

@@ -1,4 +1,4 @@
-"""A real browser that opens a page and reports what it saw: the elements, complaints and requests."""
+"""Opens a page in a real browser and reports its elements, the browser's complaints and the requests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chro
 
 @dataclass(frozen=True)
 class Seen:
-    """What a browser made of a page."""
+    """The browser's report about a page."""
 
     dom: str
     console: list[str]
     requests: list[str]
-    """Addresses that it asked for, except the page itself and data in it."""
+    """The addresses that the browser requested, except the page itself and data in it."""
     pixels: np.ndarray
 
     def share_of(self, color: str) -> float:

@@ -1,4 +1,4 @@
-"""The reports: what is measured, what is refused, and that sentences follow from the numbers."""
+"""The reports: what is measured, what is refused, and that their sentences follow from the numbers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_formats_says_what_it_does_not_know(tmp_path: Path) -> None:
         ps.bench.formats(tmp_path / "none.arrow")
 
 
-def test_what_is_within_the_spread_is_not_called_slower() -> None:
+def test_a_difference_within_the_spread_is_not_called_slower() -> None:
     def row(name: str, num_bytes: int, scan: float, random: float) -> FormatRow:
         rates = (rate(1), rate(scan), rate(random))
         return FormatRow(name, name, None, None, num_bytes, 0, *rates)
@@ -101,7 +101,7 @@ def test_one_round_names_no_winner() -> None:
     assert "as good" not in clear[0] and "npz cannot be appended to" in clear[0]
 
 
-def test_images_are_compared_with_what_they_are(tmp_path: Path) -> None:
+def test_images_are_compared_by_their_contents(tmp_path: Path) -> None:
     y, x = np.mgrid[0:64, 0:80]
     waves = np.stack([127 + 100 * np.sin(x / 9 + y / (5 + n)) for n in range(6)])
     pixels = np.stack([waves] * 3, axis=-1).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The storage that counts: bytes, reads, seeks and blocks of known reads."""
+"""The storage that counts reads: bytes, reads, seeks and blocks of a known sequence of reads."""
 
 from __future__ import annotations
 

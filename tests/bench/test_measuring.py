@@ -57,7 +57,7 @@ def test_memory_that_is_used_and_given_back_is_seen() -> None:
         return int(np.ones(40_000_000, np.uint8).sum())
 
     assert use() == 40_000_000
-    for _ in range(2):  # also the second time, when the highest so far is as high
+    for _ in range(2):  # the second time too, although the peak so far is equally high
         found, growth = memory_growth_of(use)
         assert found == 40_000_000
         assert 38_000_000 < growth < 80_000_000
@@ -91,7 +91,7 @@ def test_ssim_is_that_of_its_definition() -> None:
     assert ssim(a, b) == pytest.approx(np.mean(found))
 
 
-def test_a_job_that_fails_says_why() -> None:
+def test_a_job_that_fails_reports_the_reason() -> None:
     with pytest.raises(FailedJobError, match=r"(?i)no such file"):
         run_job(
             {

@@ -85,7 +85,7 @@ def test_a_long_epoch_is_judged_by_batches_spread_over_it(layout: Layout) -> Non
 
 
 @pytest.mark.parametrize("window", [1, 300, 2500, 9000])
-def test_both_ways_of_reading_give_every_record_once(window: int, tmp_path) -> None:
+def test_both_ways_of_reading_give_every_record_exactly_once(window: int, tmp_path) -> None:
     path = tmp_path / "x.arrow"
     ps.write({"id": np.arange(COUNT)}, path)
     lengths = np.full(20, 1000)

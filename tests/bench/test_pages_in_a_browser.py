@@ -1,4 +1,4 @@
-"""The pages in a real browser: their tables are there, in light and dark, and nothing is loaded."""
+"""The pages in a real browser: their tables are shown, in light and dark mode, and the pages load nothing else."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_page_has_its_tables_and_asks_for_nothing(pages: dict[str, Path], name
     assert seen.share_of(DARK) == 0
 
 
-def test_a_page_is_dark_where_the_system_is(pages: dict[str, Path]) -> None:
+def test_a_page_is_dark_if_the_system_is(pages: dict[str, Path]) -> None:
     seen = look_at(pages["formats"], "--blink-settings=preferredColorScheme=0")
     assert seen.share_of(DARK) > 0.0001, "what is best stands out"
     assert seen.share_of(DARK_BAR) > 0.001
@@ -96,7 +96,7 @@ def test_what_a_file_says_is_text_on_a_page() -> None:
 
 
 def test_tables_can_be_read_aloud(pages: dict[str, Path]) -> None:
-    """A language, one main part, a caption for each table, a heading for each row and column."""
+    """A page has a language, one main part, a caption for each table, and a heading for each row and column."""
     for name, path in pages.items():
         text = path.read_text(encoding="utf-8")
         assert '<html lang="en">' in text

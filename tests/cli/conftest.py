@@ -1,4 +1,4 @@
-"""Small data sets for the command line to work on."""
+"""Small datasets for the tests of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests run the command line: in this process, or as a person's shell would."""
+"""Runs the command line for the tests, in this process or in a separate process as from a shell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.cli.program import program
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command did."""
+    """The result of a command."""
 
     status: int
     out: str
@@ -25,7 +25,7 @@ class Ran:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on stdout. NaN and its like are not JSON."""
+        """The one JSON document on stdout. NaN and infinities are not valid JSON."""
 
         def refuse(word: str) -> None:
             raise AssertionError(f"{word} is no JSON")

@@ -62,7 +62,7 @@ def test_split_says_what_it_leaves_out(shards: Path, tmp_path: Path) -> None:
         (("--by", "id", "--stratify", "name"), "use one"),
     ],
 )
-def test_split_refuses_what_is_no_split(
+def test_split_refuses_invalid_arguments(
     options: tuple[str, ...], message: str, shards: Path, tmp_path: Path
 ) -> None:
     done = run("split", shards, "--into", tmp_path / "{split}.arrow", *options)
@@ -101,7 +101,7 @@ def test_damage_that_is_skipped_leaves_no_numbers(damaged: Path, tmp_path: Path)
     assert not list(tmp_path.glob("*.arrow"))
 
 
-def test_the_rest_of_a_sample_is_what_the_sample_leaves(shards: Path, tmp_path: Path) -> None:
+def test_the_rest_of_a_sample_has_the_records_outside_it(shards: Path, tmp_path: Path) -> None:
     for seed in (0, 1):
         some, rest = tmp_path / f"some-{seed}.arrow", tmp_path / f"rest-{seed}.arrow"
         assert run("convert", shards, some, "--sample", "0.1", "--seed", seed).status == 0

@@ -1,4 +1,4 @@
-"""What holds for commands of any kind: output, JSON, misuse, damage, progress, and the status they end with."""
+"""Behaviour that all commands share: output, JSON, misuse, damage, progress, and exit status."""
 
 from __future__ import annotations
 

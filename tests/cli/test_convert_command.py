@@ -1,4 +1,4 @@
-"""`penstock convert`: options of both sides, what is refused, and its exit status."""
+"""`penstock convert`: options of the read and the written format, refused arguments, and its exit status."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_option_reaches_the_format_and_nothing_else(tmp_path: Path) -> None:
     assert run("convert", source, target, "--option", "shuffle=true").status == 0
     assert [record["id"] for record in ps.open(target)] == list(range(5000))
     assert _is_shuffled(target)
-    # In Python, too.
+    # The same in Python.
     ps.convert(source, target, write_options={"shuffle": True}, shuffle=7, overwrite=True)
     assert [record["id"] for record in ps.open(target)] != list(range(5000))
     assert _is_shuffled(target)

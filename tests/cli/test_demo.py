@@ -1,4 +1,4 @@
-"""The demo runs, holds what it says, and keeps out of other people's folders."""
+"""The demo runs, does what it prints, and does not write into other people's folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as text: cut, escaped, and recognised for what they are."""
+"""Values as text: truncated, escaped, and described by their kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VP8X = b"RIFF\0\0\0\0WEBPVP8X" + struct.pack("<IB", 10, 0) + b"\0\0\0" + b"\x3f\
 VP8L = b"RIFF\0\0\0\0WEBPVP8L" + b"\0\0\0\0\x2f" + struct.pack("<I", 63 | 31 << 14)
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 64, 32)
 GIF = b"GIF89a" + struct.pack("<HH", 64, 32)
-# An APP0 segment, fill bytes, then the frame's own.
+# An APP0 segment, fill bytes, then the frame header.
 JPEG = b"\xff\xd8\xff\xe0\0\x04ab\xff\xff\xff\xc2\0\x0b\x08" + struct.pack(">HH", 32, 64)
 
 
@@ -140,5 +140,5 @@ def test_types_are_described_in_words(type_: pa.DataType, words: str) -> None:
     assert describe.kind(type_) == words
 
 
-def test_a_dtype_that_arrow_lacks_is_reported_with_what_keeps_it() -> None:
+def test_a_dtype_that_arrow_lacks_is_reported_with_formats_that_can_keep_it() -> None:
     assert describe.kind(pa.uint16(), b"bfloat16") == "bfloat16 (kept as uint16)"

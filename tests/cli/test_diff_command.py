@@ -1,4 +1,4 @@
-"""`penstock diff`: what it prints of what differs, and its exit status."""
+"""`penstock diff`: what it prints about differences, and its exit status."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_remove_takes_one_and_leaves_the_others(single: Path) -> None:
     assert ps.overlays(single) == []
 
 
-def test_a_stale_overlay_says_what_to_do_and_that_helps(single: Path) -> None:
+def test_the_hint_for_a_stale_overlay_works(single: Path) -> None:
     keep(single, "new", score=range(300))
     ps.write({"id": range(10)}, single, overwrite=True)
     refused = run("head", single)

@@ -15,7 +15,7 @@ import penstock as ps
 
 @pytest.fixture
 def scores(tmp_path: Path) -> Path:
-    """A table with a row for each record, by key and not in their order."""
+    """A table with a row for each record, matched by key, and in a different order."""
     path = tmp_path / "scores.parquet"
     ids = list(range(300))[::-1]
     ps.write({"id": ids, "points": [n * 10 for n in ids]}, path)
@@ -24,7 +24,7 @@ def scores(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Run in a folder with a module, and forget what was imported from it."""
+    """Work in a folder with a module of the user, and forget modules that were imported from it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "lengths.py").write_text(
@@ -71,7 +71,7 @@ def test_add_in_place_by_a_key_and_verified(shards: Path, scores: Path) -> None:
     assert ps.overlays(shards) == []
 
 
-def test_add_set_into_a_folder_takes_values_for_what_they_are(shards: Path, tmp_path: Path) -> None:
+def test_add_set_into_a_folder_parses_values_by_their_type(shards: Path, tmp_path: Path) -> None:
     into = tmp_path / "out"
     ran = run("fields", "add", shards, "--set", "split=train", "--set", "n=7", "--into", into)
     assert ran.status == 0
@@ -90,7 +90,7 @@ def test_add_set_into_a_folder_takes_values_for_what_they_are(shards: Path, tmp_
 
 
 @pytest.mark.usefixtures("own_modules")
-def test_add_what_a_function_gives(single: Path) -> None:
+def test_fields_add_stores_the_results_of_a_function(single: Path) -> None:
     given = ("--function", "lengths:measure", "--reads", "name")
     ran = run("fields", "add", single, *given, "--in-place", "--threads", 1)
     assert ran.status == 0

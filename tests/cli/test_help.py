@@ -1,4 +1,4 @@
-"""Help is complete and right: what it shows as an example could be typed."""
+"""Help is complete and right: its examples can be typed as shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "command-line.md"
 
 
 def command_named(name: str) -> click.Command:
-    """A command by its name, or by two: that of a group and that of a command in it."""
+    """A command by its name, or by two names: those of a group and of a command in it."""
     found: click.Command = program
     for word in name.split():
         assert isinstance(found, click.Group)
@@ -29,7 +29,7 @@ def command_named(name: str) -> click.Command:
 
 
 def leaves() -> list[str]:
-    """All commands that do something: the commands of each group, not the group."""
+    """All commands that do something: the commands of each group, but not the groups."""
     named = {name: command_named(name) for name in COMMANDS}
     return [
         leaf
@@ -43,7 +43,7 @@ def leaves() -> list[str]:
 
 
 def command_of(words: list[str]) -> str:
-    """Which command an example is of."""
+    """The command that an example is for."""
     pair = " ".join(words[1:3])
     return pair if pair in LEAVES else words[1]
 

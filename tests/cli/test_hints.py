@@ -1,4 +1,4 @@
-"""What errors advise on the command line: options of the command, not Python's keywords."""
+"""Hints in errors on the command line name options of the command, not Python's keyword arguments."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_commands_that_are_advised_can_be_typed(
     assert raised.value.hint == "penstock index --text 'my bad.tfrecord'"
 
 
-def test_a_name_that_looks_like_an_option_is_advised_as_a_path(
+def test_for_a_name_that_looks_like_an_option_the_hint_suggests_a_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""`penstock info` says what it does not read, and warnings are lines for people."""
+"""`penstock info` lists files that it does not read, and prints warnings as plain lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import penstock as ps
 
 
-def test_what_is_not_read_is_listed_and_warned_of_in_one_line(tmp_path: Path) -> None:
+def test_unread_files_are_listed_and_reported_in_one_warning(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     ps.write({"a": [1]}, tmp_path / "x" / "a.tfrecord")
     (tmp_path / "b\x1b[31m.part").touch()

@@ -1,4 +1,4 @@
-"""`--limit` raises what a file may ask for, and hints say it in the command's own words."""
+"""`--limit` raises the limits for a file, and hints name this option."""
 
 from __future__ import annotations
 

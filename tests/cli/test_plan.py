@@ -39,6 +39,24 @@ def test_plan_names_repeated_records_line_by_line(shards: Path) -> None:
     assert "\n  2 times: " in ran.out
 
 
+def test_plan_shows_the_steps_of_each_bucket(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.tfrecord"
+    ps.write({"tokens": [[1] * (n % 10) for n in range(100)]}, path)
+    words = ("plan", path, "--batch-size", 4, "--buckets", "tokens=3,6,9", "--audit")
+    ran = run(*words)
+    assert ran.status == 0
+    assert "bucket of tokens" in ran.out
+    found = run(*words, "--json").document
+    assert [bucket["num_records"] for bucket in found["buckets"]] == [40, 30, 30]
+    assert [bucket["num_steps"] for bucket in found["buckets"]] == [10, 8, 8]
+    assert found["coverage"]["num_once"] == 100 and found["ok"]
+    short = ("plan", path, "--batch-size", 4, "--buckets", "tokens=3,6")
+    assert run(*short, "--truncate").status == 0
+    assert "longer than the largest bucket" in run(*short).err
+    for wrong in (["--buckets", "tokens"], ["--buckets", "tokens=3,x"], ["--position", 8]):
+        assert run(*words, *wrong).status == 2
+
+
 @pytest.mark.parametrize("wrong", [["--batch-size", 0], ["--batch-size", 8, "--position", 301], []])
 def test_wrong_words_are_misuse(shards: Path, wrong: list[object]) -> None:
     assert run("plan", shards, *wrong).status == 2

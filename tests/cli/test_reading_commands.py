@@ -77,7 +77,7 @@ def test_head_starts_anywhere_and_ends_with_the_data(shards: Path) -> None:
     assert run("head", "--json", "-n", "0", shards).document["records"] == []
 
 
-def test_head_escapes_what_would_steer_the_terminal(single: Path) -> None:
+def test_head_escapes_control_characters(single: Path) -> None:
     shown = run("head", "-n", "3", "--columns", "name", single).out
     assert "cat\\x1b[31m\\u202etac\\x07" in shown
 
@@ -147,7 +147,8 @@ def test_schema_names_the_files_that_lack_a_field(tmp_path: Path) -> None:
     assert (a["num_files"], a["num_lacking"], a["lacking"]) == (8, 0, [])
     assert (b["num_files"], b["num_lacking"]) == (1, 7)
     assert b["lacking"] == [str(tmp_path / f"x-{n}.tfrecord") for n in range(8) if n != 3]
-    assert document["is_whole"] is True  # they are so small that the first records are all
+    # The files are so small that the first records are all records.
+    assert document["is_whole"] is True
     out = " ".join(run_process("schema", f"{tmp_path}/x-*.tfrecord", COLUMNS="1000").out.split())
     assert "b: missing in 7 of 8 files" in out
     assert "x-2.tfrecord and 4 more" in out

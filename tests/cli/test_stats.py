@@ -1,4 +1,4 @@
-"""`ps.stats`: exact, the same for any batches and threads, and right for extreme numbers."""
+"""`ps.stats`: exact, the same for any batch size and number of threads, and right for extreme numbers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Names and values come from files that anybody may have written: whatever a command prints, none of them steers the
-terminal."""
+"""Names and values come from untrusted files. None of them may send control sequences to the terminal, whatever a
+command prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_command_lets_a_name_steer_the_terminal(tmp_path: Path, command: list[str]) -> None:
+def test_no_command_prints_control_characters_of_a_name(tmp_path: Path, command: list[str]) -> None:
     suffix = "tfrecord" if command[0] in ("verify", "append", "schema") else "arrow"
     folder = tmp_path / f"in{EVIL}"
     folder.mkdir()

@@ -87,7 +87,7 @@ def test_repair_is_not_advised_if_it_could_do_nothing(tmp_path: Path) -> None:
         assert "penstock repair" not in done.out
 
 
-def test_repair_writes_what_is_whole(damaged: Path, tmp_path: Path) -> None:
+def test_repair_writes_the_intact_records(damaged: Path, tmp_path: Path) -> None:
     target = tmp_path / "repaired.tfrecord"
     done = run("repair", damaged, "--into", target)
     assert done.status == 0

@@ -1,4 +1,5 @@
-"""Dtypes that Arrow lacks come as their bits. They keep their meaning in every container, or do not get into it."""
+"""Dtypes that Arrow lacks are read as their bits. They keep their meaning in every format, or the format refuses
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equal values have equal hashes, whatever type held them, and other values have others."""
+"""Equal values have equal hashes, whatever their types, and different values have different hashes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_other_values_have_other_hashes() -> None:
     ):
         seen.update(hashes(array))
         count += len(array)
-    assert len(seen) == count - 1  # 1 is both true and an integer, and null is in no other list
+    assert len(seen) == count - 1  # 1 equals True in Python, and no other list contains a null
     two = [pa.record_batch({"a": [x], "b": [y]}) for x, y in (("ab", "c"), ("a", "bc"))]
     one, other = (pa.array(_core.secure_hashes(canonical(b), bytes(32))) for b in two)
     assert one != other

@@ -1,4 +1,4 @@
-"""What arrays cannot hold: the advice is true for the format that is being written."""
+"""Hints for values that arrays cannot hold: the advice is right for the format that is being written."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_null_slots_of_a_slice_are_emptied(start):
     assert (safe is array) == (start == 2)
 
 
-def test_what_is_right_already_is_not_copied():
+def test_values_of_the_right_type_are_not_copied():
     batch = pa.record_batch(
         [pa.array(["a", None], pa.string_view()), pa.array([1, None])], ["x", "n"]
     )

@@ -1,4 +1,4 @@
-"""Columns that few people have: what becomes of them is the same everywhere, or is refused with a reason."""
+"""Rare types of columns: every format treats them in the same way, or refuses them with a reason."""
 
 from __future__ import annotations
 

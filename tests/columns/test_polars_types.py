@@ -1,4 +1,4 @@
-"""Views within lists, structs and dictionaries, as polars writes them, are read as what they show."""
+"""Views within lists, structs and dictionaries, as polars writes them, are read as ordinary values."""
 
 from __future__ import annotations
 

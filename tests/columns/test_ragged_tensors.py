@@ -1,5 +1,5 @@
-"""Tensors whose shapes differ by record: pyarrow gives them its own type, wherever it reads
-bytes or a C stream; they are to be the same in penstock wherever they come from."""
+"""Tensors whose shapes differ by record. When pyarrow reads bytes or a C stream, it gives them its own type; in
+penstock they must have the same type wherever they come from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def batch() -> pa.RecordBatch:
 
 
 def through_bytes(given: pa.RecordBatch) -> pa.RecordBatch:
-    """As pyarrow gives it to whoever reads it."""
+    """The values as pyarrow returns them after writing and reading them."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, given.schema) as stream:
         stream.write_batch(given)
@@ -77,7 +77,7 @@ def test_they_are_stored_in_overlays(tmp_path: Path) -> None:
     check(tmp_path / "a.tfrecord")
 
 
-# Other parameters of Arrow's type, on which no value depends.
+# Other parameters of Arrow's type, which do not affect values.
 SAYINGS = [
     '{"dim_names": ["H", "W"]}',
     '{"uniform_shape": [null, 2]}',
@@ -88,7 +88,7 @@ SAYINGS = [
 
 
 def saying(metadata: str, *, inside: bool = False) -> pa.Table:
-    """The records, as whoever knows nothing of tensors writes them, and pyarrow reads them."""
+    """The records as a program without support for tensors writes them and pyarrow reads them."""
     storage = batch().column("x").storage
     called = {
         "ARROW:extension:name": "arrow.variable_shape_tensor",
@@ -115,7 +115,7 @@ def write_with_pyarrow(table: pa.Table, path: Path) -> None:
 
 @pytest.mark.parametrize("metadata", SAYINGS)
 @pytest.mark.parametrize("name", ["a.arrow", "a.arrows", "a.parquet"])
-def test_they_are_tensors_whatever_else_their_type_says(
+def test_they_are_tensors_whatever_the_other_parameters_of_their_type(
     name: str, metadata: str, tmp_path: Path
 ) -> None:
     write_with_pyarrow(saying(metadata), tmp_path / name)
@@ -127,7 +127,7 @@ def test_they_are_tensors_whatever_else_their_type_says(
 
 @pytest.mark.parametrize("metadata", SAYINGS)
 @pytest.mark.parametrize("name", ["a.arrow", "a.parquet", "a.msgpack"])
-def test_they_are_written_whatever_else_their_type_says(
+def test_they_are_written_whatever_the_other_parameters_of_their_type(
     name: str, metadata: str, tmp_path: Path
 ) -> None:
     ps.write(saying(metadata), tmp_path / name)
@@ -136,13 +136,17 @@ def test_they_are_written_whatever_else_their_type_says(
     check(tmp_path / name)
 
 
-def test_they_are_stored_in_overlays_whatever_else_their_type_says(tmp_path: Path) -> None:
+def test_they_are_stored_in_overlays_whatever_the_other_parameters_of_their_type(
+    tmp_path: Path,
+) -> None:
     ps.write({"n": [0, 1, 2]}, tmp_path / "a.tfrecord")
     ps.add_fields(tmp_path / "a.tfrecord", {"x": saying(SAYINGS[0])["x"]})
     check(tmp_path / "a.tfrecord")
 
 
-def test_a_loader_makes_arrays_of_them_whatever_else_their_type_says(tmp_path: Path) -> None:
+def test_a_loader_makes_arrays_of_them_whatever_the_other_parameters_of_their_type(
+    tmp_path: Path,
+) -> None:
     table = saying(SAYINGS[0])
     write_with_pyarrow(table.filter(table["x"].is_valid()), tmp_path / "a.arrow")
     found = next(iter(ps.Loader(ps.open(tmp_path / "a.arrow"), batch_size=2)))
@@ -199,7 +203,8 @@ def test_arrays_of_one_shape_say_what_to_do_with_them(
     assert "list<" not in str(caught.value)
     assert "pad them" in str(caught.value)
     assert "Parquet" in str(caught.value)
-    assert ("tar" in str(caught.value)) != inside  # only Arrow and Parquet hold them inside others
+    # Only Arrow and Parquet can nest them in other types.
+    assert ("tar" in str(caught.value)) != inside
     assert not (tmp_path / name).exists()
 
 

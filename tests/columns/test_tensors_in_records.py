@@ -1,4 +1,4 @@
-"""A record's tensors are NumPy arrays of their shape and dtype, as those of a loader's batch are."""
+"""A record's tensors are NumPy arrays with their shape and dtype, as in a loader's batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The language of conditions: what it means, compared with DuckDB's SQL, and what it refuses."""
+"""The language of conditions: its meaning, compared with DuckDB's SQL, and what it refuses."""
 
 from __future__ import annotations
 

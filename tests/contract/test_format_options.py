@@ -1,4 +1,4 @@
-"""Options of formats are of the types that their annotations say, as far as penstock knows these."""
+"""The options of formats must have the types in their annotations, as far as penstock can check these types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Known:
-    """Options as penstock's formats have them."""
+    """Options with the types that penstock's formats use."""
 
     level: int | None = None
     name: str = ""
@@ -29,7 +29,7 @@ class Known:
 
 @dataclass
 class Elsewhere:
-    """An annotation that is there for type checkers alone."""
+    """An annotation that is available only to type checkers."""
 
     level: int = 0
     part: Fraction | None = None

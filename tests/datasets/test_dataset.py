@@ -68,7 +68,7 @@ def test_odd_arguments_are_refused_by_name(tmp_path: Path) -> None:
         numbers(tmp_path / "missing" / "x.tfrecord", [1])
 
 
-def test_what_replaces_a_file_is_open_to_no_more_people(tmp_path: Path) -> None:
+def test_a_replacement_is_not_readable_by_more_people(tmp_path: Path) -> None:
     path = numbers(tmp_path / "x.tfrecord", [1])
     path.chmod(0o600)
     numbers(path, [2], overwrite=True)
@@ -124,7 +124,7 @@ def test_heads_beyond_all_bounds_do_not_stop_a_verification(
 def test_scalars_of_every_record_are_described_as_fixed(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write([{"always": 1, "maybe": 2}, {"always": 3}], path)
-    # The types that a sidecar keeps do not say which values are in every record; reading the records does.
+    # The types in a sidecar do not show which fields are in every record; the records do.
     text = describe(ps.open(path, index="never").schema)
     assert "'always': tf.io.FixedLenFeature([], tf.int64)" in text
     assert "'maybe': tf.io.VarLenFeature(tf.int64)" in text
@@ -182,7 +182,7 @@ def test_a_file_gzipped_as_a_whole_is_reported_as_such(tmp_path: Path, name: str
 @pytest.mark.parametrize(
     "head", [b"\xff\xd8\xff\xe0", b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WEBPVP8 "]
 )
-def test_a_picture_says_how_it_is_opened(tmp_path: Path, head: bytes) -> None:
+def test_the_error_for_a_single_image_says_how_to_open_it(tmp_path: Path, head: bytes) -> None:
     (tmp_path / "x").write_bytes(head + bytes(50))
     with pytest.raises(ps.FormatError, match="a picture") as caught:
         ps.open(tmp_path / "x")
@@ -242,13 +242,14 @@ def test_an_index_of_a_compressed_private_file_is_private_again(tmp_path: Path) 
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path, compression="zlib")
     path.chmod(0o600)
-    assert mode_of(index_of(tmp_path / "a.tfrecord")) != 0o600  # it was public, too
+    # The old file was readable by everybody, too.
+    assert mode_of(index_of(tmp_path / "a.tfrecord")) != 0o600
     ps.index(path, force=True)
     assert mode_of(index_of(tmp_path / "a.tfrecord")) == 0o600
 
 
 @pytest.mark.parametrize("change", ["write", "shards", "convert", "fields", "fields of a pack"])
-def test_what_replaces_a_private_file_is_private(tmp_path: Path, change: str) -> None:
+def test_the_replacement_of_a_private_file_is_private(tmp_path: Path, change: str) -> None:
     path = tmp_path / ("x.rec" if "pack" in change else "x.tfrecord")
     images = ps.encode_images(np.zeros((3, 8, 8, 3), np.uint8), "png")
     cut = {"shard_records": 2} if change == "shards" else {}
@@ -306,6 +307,6 @@ def test_a_missing_file_is_named_separately_from_the_message(tmp_path: Path) -> 
         ps.open(missing)
     assert caught.value.filename == missing
     ps.write({"a": [1]}, tmp_path / "y-00000-of-00002.tfrecord")
-    with pytest.raises(FileNotFoundError, match="wanted by") as caught:
+    with pytest.raises(FileNotFoundError, match="includes it") as caught:
         ps.open(tmp_path / "y@2.tfrecord")
     assert caught.value.filename == str(tmp_path / "y-00001-of-00002.tfrecord")

@@ -1,4 +1,4 @@
-"""Shards of no records: they know their fields and types all the same, in every format that keeps them."""
+"""Shards without records still have their fields and types, in every format that stores them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_empty_archive_is_one_to_every_program(tmp_path: Path, ending: str) -
 def test_a_set_may_have_compressed_shards_without_records(
     tmp_path: Path, compress: Callable[[bytes], bytes], empty: int
 ) -> None:
-    """As Beam writes them, under names that say nothing of the format."""
+    """Beam writes such shards, under names that do not reveal the format."""
     for shard in (0, 1):
         data = b"" if shard == empty else frames.file_of([b"a", b"b"])
         (tmp_path / f"x-0000{shard}-of-00002").write_bytes(compress(data))

@@ -1,4 +1,4 @@
-"""Other people's engines read only what they need: polars through `lazy`, duckdb and pyarrow through an Arrow dataset."""
+"""Query engines read only what they need: polars through `lazy`, duckdb and pyarrow through an Arrow dataset."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_an_expression_in_odd_words_reads_what_it_needs(tmp_path: Path) -> None:
     sys.platform != "linux", reason="only Linux counts the bytes that a process reads"
 )
 def test_bytes_read(tmp_path: Path) -> None:
-    """Counting reads an index, and one column of thirty reads that column."""
+    """Counting reads only an index, and selecting one column of thirty reads only that column."""
     table = pa.table({name: np.arange(20_000) * 7919 for name in WIDE})
     for ending in ("parquet", "arrow", "tfrecord"):
         ps.write(table, tmp_path / f"wide.{ending}")
@@ -120,7 +120,7 @@ def test_bytes_read(tmp_path: Path) -> None:
     def share_of(ending: str, query: Any) -> float:
         """The bytes that a query reads, divided by the bytes of the file."""
         path = tmp_path / f"wide.{ending}"
-        query(ps.open(path))  # what is imported is read, too
+        query(ps.open(path))  # imported modules are read, too
         before = bytes_so_far()
         query(ps.open(path))
         return (bytes_so_far() - before) / path.stat().st_size

@@ -1,4 +1,4 @@
-"""An error that was caught keeps no file open: it must not be part of what it passed through."""
+"""An error that was caught must keep no file open: its traceback must not hold the objects it passed through."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def times_open(path: Path) -> int:
     for number in os.listdir("/proc/self/fd"):
         try:
             held += os.readlink(f"/proc/self/fd/{number}") == str(path)
-        except FileNotFoundError:  # the listing's own
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return held
 
@@ -63,7 +63,7 @@ def test_a_file_is_closed_with_its_dataset(
     del dataset
     end = (
         time.monotonic() + 5
-    )  # a thread may be about to end; objects that only the collector frees stay
+    )  # A thread may be about to end. Objects that only the collector frees would stay.
     while times_open(path) and time.monotonic() < end:
         time.sleep(0.02)
     assert times_open(path) == 0

@@ -1,5 +1,5 @@
-"""The first records or the first file do not determine the whole dataset: later values are kept or refused,
-and neither rounded nor left out."""
+"""The first records or the first file do not determine the whole dataset: later values are returned or refused, but
+never rounded or left out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_wider_float_after_the_first_members_is_not_rounded(
     with pytest.raises(ps.SchemaError, match="rounded") as caught:
         rows(ps.open(path), f"x.{ending}")
     assert caught.value.record == 1100
-    if ending == "npy":  # what the hint says works
+    if ending == "npy":  # the hint's advice works
         last = rows(ps.open(path, infer_records="all"), "x.npy")[-1]
         assert np.ravel(last).tolist() == [0.1] * max(1, int(np.prod(shape)))
 
@@ -88,7 +88,8 @@ def test_a_file_of_wider_floats_than_the_first_is_not_rounded(
     (field,) = ps.open(paths[1]).schema
     whole = ps.open(paths, schema=pa.schema([field]))
     assert np.ravel(rows(whole, field.name)[-1]).tolist() == [0.1] * shape[-1]
-    narrow = ps.open(paths, schema=ds.schema.remove_metadata())  # asked for, so it may round
+    # The user asked for this type, so values may be rounded.
+    narrow = ps.open(paths, schema=ds.schema.remove_metadata())
     assert np.allclose(np.ravel(rows(narrow, field.name)[-1]), 0.1)
 
 
@@ -166,7 +167,7 @@ def test_a_stored_schema_is_not_inferred_whatever_its_metadata_says(
 def test_shards_of_whole_numbers_and_of_floats_have_no_type_in_common(tmp_path: Path) -> None:
     for shard, value in enumerate([1, 1.5]):
         ps.write([{"a": value}] * 3, tmp_path / f"s-0000{shard}-of-00002", format="tfrecord")
-    with pytest.raises(ps.SchemaError, match="types without a common type"):
+    with pytest.raises(ps.SchemaError, match="have no common type"):
         ps.open(f"{tmp_path}/s@2", infer_records="all")
     dataset = ps.open(f"{tmp_path}/s@2")
     assert dataset.schema.field("a").type == pa.int64()

@@ -46,7 +46,7 @@ def test_records_images_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert ps.to_hf(ps.open(tmp_path / "data.parquet"), tmp_path / "cache")[0]["tokens"] == [1, 2]
     view = ps.open(tmp_path / "data.parquet").select(["tokens"])
     with pytest.raises(AssertionError, match="in the cache"):
-        ps.to_hf(view, tmp_path / "cache")  # other columns are another file
+        ps.to_hf(view, tmp_path / "cache")  # other columns make a different cache file
     assert [path.suffix for path in (tmp_path / "cache").iterdir()] == [".arrow"]
 
 

@@ -1,4 +1,4 @@
-"""A batch beyond what Arrow's 32-bit offsets count is a LimitError that says what to do, whatever met it first."""
+"""A batch beyond Arrow's 32-bit offsets is a LimitError that says what to do, whichever code notices it first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.storage.pyarrow_files import translated
 BLOB = b"x" * (8 << 20)
 BATCH = pa.record_batch({"b": pa.array([BLOB] * 10, pa.binary())})
 MANY = [0] * 300
-"""So many of these blobs are beyond 2 GiB, and nothing of that is ever allocated."""
+"""This many of the blobs exceed 2 GiB; no test allocates that much."""
 
 
 def with_translation() -> pa.RecordBatch:

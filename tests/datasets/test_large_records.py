@@ -1,4 +1,4 @@
-"""Records so large that a scan hops from head to head instead of reading to find them."""
+"""Records so large that a scan hops from head to head to find them, instead of reading everything."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labels(dataset: ps.Dataset, threads: int) -> list[int]:
 
 
 def place(path: Path, images: list[bytes], record: int) -> int:
-    """Where the frame of a record starts."""
+    """The position of a record's frame."""
     data = path.read_bytes()
     payload = data.index(images[record][:64])
     while data[payload - 12 : payload] != _head(data, payload):
@@ -169,7 +169,7 @@ def test_damage_among_many_large_records_is_named(path: Path, images: list[bytes
     for record in (23, 90):
         data[data.index(images[record][:64]) + 30_000] ^= 4
     everything = np.arange(NUM_RECORDS)[::-1]
-    len(ps.open(path))  # the index is of the file before
+    len(ps.open(path))  # the index belongs to the old file
     path.write_bytes(data)
     with pytest.raises(ps.ChecksumError) as caught:
         ps.open(path).take(everything)
@@ -233,7 +233,7 @@ def test_views_of_many_files_share_few_buffers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["skip", "stop"])
-def test_batches_in_which_no_image_can_be_decoded(tmp_path: Path, damage: str) -> None:
+def test_batches_without_any_image_that_can_be_decoded(tmp_path: Path, damage: str) -> None:
     good = ps.encode_images(np.zeros((4, 8, 8, 3), np.uint8), "png").to_pylist()
     images = [*good, b"none", b"of these", b"is an", b"image", *good]
     ps.write({"n": np.arange(12), "image": images}, tmp_path / "a.tfrecord")

@@ -1,4 +1,4 @@
-"""A schema is inferred from as many records as it says, whatever pieces a file is read in."""
+"""A schema is inferred from the stated number of records, however the file is divided when it is read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fuzz.mxnet_rules import pack
 
 
 def tfrecord(sizes: list[int]) -> bytes:
-    """Examples, of which the last has one more feature."""
+    """Examples, the last of which has one more feature."""
     payloads = [example({"data": [bytes(size)]}) for size in sizes[:-1]]
     return file_of([*payloads, example({"data": [bytes(sizes[-1])], "late": [b"x"]})])
 
@@ -58,7 +58,7 @@ def sees_the_last(dataset: ps.Dataset) -> bool:
 
 
 @pytest.mark.parametrize("name", [*MADE, "a.tfrecord.gz", "a.tar.gz"])
-def test_what_only_the_last_of_some_large_records_has_is_seen(name: str, tmp_path: Path) -> None:
+def test_a_field_of_the_last_large_record_is_found(name: str, tmp_path: Path) -> None:
     data = MADE[name.removesuffix(".gz")](LARGE)
     (tmp_path / name).write_bytes(gzip.compress(data, 1) if name.endswith(".gz") else data)
     dataset = ps.open(tmp_path / name)

@@ -1,4 +1,4 @@
-"""What only shows with several files, with names that name many, and with files that change."""
+"""Behaviour that needs several files: names that stand for many files, and files that change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for _ in ps.open(sys.argv[1], index="never", raw=True).scan():
     pass
 print(int(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1]) >> 10)
 """
-"""It prints the MiB that it had at most."""
+"""A program that prints its peak memory in MiB."""
 
 
 def test_compressed_files_that_were_read_keep_nothing(tmp_path: Path) -> None:
@@ -69,7 +69,8 @@ def test_sidecars_in_a_list_are_not_data(tmp_path: Path) -> None:
         path = tmp_path / f"toy.tfrecord-0000{number}-of-00002"
         ps.write({"i": [number]}, path, format="tfrecord")
         ps.index(path, text=True)
-    listed = sorted(str(path) for path in tmp_path.iterdir())  # with hidden ones, as `find` gives
+    # Including hidden files, as `find` lists them.
+    listed = sorted(str(path) for path in tmp_path.iterdir())
     assert len(listed) == 6
     assert len(ps.open(listed)) == 2
     assert ps.verify(listed).ok

@@ -26,8 +26,8 @@ def test_every_epoch_gives_the_same(tmp_path: Path, threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_file_that_was_cut_between_two_epochs_is_an_error(tmp_path: Path, threads: int) -> None:
-    """What has been read once is not asked for again, except at the end of each window: a process that touches pages that
-    are gone is ended by the system."""
+    """The system is not asked again for pages that were read before, except at the end of each window: a process that
+    touches missing pages is killed."""
     path = tmp_path / "x.tfrecord"
     path.write_bytes(frames.file_of(PAYLOADS))
     code = f"""

@@ -33,7 +33,7 @@ print(records, round(scanned), round(indexed))
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain and a gzip file of 600 MiB of Examples each; a quarter of it random."""
+    """A plain and a gzip file of Examples, 600 MiB each, a quarter of it random."""
     folder = tmp_path_factory.mktemp("large")
     examples = []
     for number in range(64):

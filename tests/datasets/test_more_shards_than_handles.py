@@ -1,4 +1,4 @@
-"""A dataset of more files than a process may have open: they are closed and opened again."""
+"""A dataset of more files than a process may have open: files are closed and reopened."""
 
 from __future__ import annotations
 

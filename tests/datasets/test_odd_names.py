@@ -1,4 +1,4 @@
-"""Files whose names are not UTF-8, as old disks and other systems leave them, are read like others."""
+"""Files whose names are not UTF-8, as old disks and other systems leave them, are read like any others."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_every_command_takes_such_a_name(command: str, json: list[str], tmp_path
     done.stdout.decode("utf-8")
 
 
-def test_of_a_missing_one_the_error_says_so(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_says_that_it_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ps.open(tmp_path / odd("tfrecord"))
 
 
 def test_a_name_may_be_nearly_as_long_as_file_systems_allow(tmp_path: Path) -> None:
-    """Those of sidecars are a few bytes longer, and 255 is the most."""
+    """File systems allow 255 bytes, and the name of a sidecar is a few bytes longer than that of its file."""
     for name in ("x" * 226 + ".tfrecord", "é" * 115 + ".parquet"):
         ps.write({"a": [1]}, tmp_path / name, index=False)
         assert pa.table(ps.open(tmp_path / name, index="never"))["a"].to_pylist() == [1]
@@ -77,7 +77,7 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_compression_may_be_said_in_tensorflows_words(tmp_path: Path) -> None:
+def test_compression_may_be_given_in_tensorflows_terms(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     for word in ("GZIP", "ZLIB", ""):
         ps.write({"a": [1]}, path, compression=word, overwrite=True)
@@ -96,7 +96,7 @@ def test_the_version_is_reported() -> None:
 def test_files_of_the_longest_names_are_written_and_read(
     ending: str, length: int, tmp_path: Path
 ) -> None:
-    """No sidecar or other file next to such a name can exist."""
+    """No sidecar or other file can exist next to a file with such a name."""
     path = tmp_path / ("x" * (length - len(ending) - 1) + "." + ending)
     ps.write({"a": [1, 2, 3]}, path, index=False)
     found = ps.open(path)
@@ -137,7 +137,7 @@ def _images(folder: bytes, *names: bytes) -> str:
     return os.fsdecode(folder)
 
 
-def test_a_class_whose_name_is_not_text_is_the_same_error_everywhere(tmp_path: Path) -> None:
+def test_a_class_name_that_is_not_text_is_the_same_error_in_every_format(tmp_path: Path) -> None:
     folder = _images(os.fsencode(tmp_path / "images"), b"cat/a.png", b"d\xffg/a.png")
     target = tmp_path / "a.parquet"
     verbs: list[Callable[[], Any]] = [

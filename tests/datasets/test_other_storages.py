@@ -1,4 +1,4 @@
-"""Datasets from a storage other than this machine's, and what datasets carry with them."""
+"""Datasets from a storage that is not a local file system, and what datasets pickle."""
 
 from __future__ import annotations
 

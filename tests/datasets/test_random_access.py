@@ -1,4 +1,4 @@
-"""The index: where it is kept, what it costs, and that any record takes one read with it."""
+"""The index: where it is stored, what it costs, and that reading any record with it takes one read."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_any_record_in_any_order(
 
 
 @per_compression
-def test_without_an_index_the_same_records_are_had(compression: str, files: dict[str, str]) -> None:
+def test_the_same_records_are_read_without_an_index(
+    compression: str, files: dict[str, str]
+) -> None:
     dataset = ps.open(files[compression], raw=True, index="never")
     assert dataset.take([1999, 0, 77]).column(0).to_pylist() == [PAYLOADS[n] for n in (1999, 0, 77)]
     folder = os.path.dirname(files[compression])
@@ -123,7 +125,7 @@ def test_if_no_sidecar_can_be_written_the_index_goes_to_the_cache(
 ) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(PLAIN)
-    # A folder of the sidecar's name stops everybody, root included.
+    # A folder with the sidecar's name prevents anybody, even root, from writing the sidecar.
     index_of(tmp_path / "a.tfrecord").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Room that the file system keeps ahead of a large file while it is written."""
+"""Disk space that a sink reserves in advance while it writes a large file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIECE = bytes(range(256)) * (MIB // 256)
 
 
 class Reserving(Calls):
-    """The real calls, of which `reserve` does as instructed; `seen` has the calls that reserve or free space."""
+    """The real calls, except that `reserve` does as instructed; `seen` has the calls that reserve or free space."""
 
     def __init__(self, answers: list[bool]) -> None:
         self._answers = answers
@@ -52,7 +52,7 @@ def written(path: Path, num_pieces: int, calls: Calls, tail: bytes = b"end") -> 
 
 
 def test_nothing_is_kept_after_the_end_of_a_file(tmp_path: Path) -> None:
-    # From 32 MiB on there is room up to 64, if the system keeps any.
+    # From 32 MiB on, space up to 64 MiB is reserved, if the system can reserve any.
     written(tmp_path / "large", 40, Calls())
     told = os.stat(tmp_path / "large")
     assert told.st_size == 40 * MIB + 3
@@ -77,7 +77,7 @@ def test_as_much_as_was_written_is_reserved_and_at_most_64_mib(tmp_path: Path) -
     ("answers", "num_pieces", "truncates"),
     [([False], 40, 0), ([False], 6, 1), ([True, False], 40, 0), ([True, False], 13, 1)],
 )
-def test_who_gets_no_room_asks_no_more_and_gives_back_what_it_may_have_got(
+def test_if_space_cannot_be_reserved_it_is_not_requested_again(
     tmp_path: Path, answers: list[bool], num_pieces: int, truncates: int
 ) -> None:
     calls = Reserving(list(answers))
@@ -94,7 +94,7 @@ def test_small_files_have_no_room_reserved(tmp_path: Path) -> None:
     assert [name for name, _, _ in calls.seen] == ["fsync", "fsync"]
 
 
-def test_the_system_is_asked_for_little_of_what_it_has(tmp_path: Path) -> None:
+def test_only_a_small_part_of_the_free_space_is_reserved(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
         told = os.statvfs(tmp_path)
         free = told.f_bavail * told.f_frsize

@@ -1,4 +1,4 @@
-"""Shards of a record or few: what the records hold is seen in several of them."""
+"""Shards of one or a few records: the types are inferred from several shards."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_folder_or_a_pattern_opens_the_files_of_a_split(layout: str, tmp_path:
         ps.open(folder, split="dev")
 
 
-def test_a_name_of_its_own_comes_before_a_longer_name(tmp_path: Path) -> None:
+def test_an_exact_name_comes_before_a_longer_name(tmp_path: Path) -> None:
     folder = written(tmp_path, ["val-0.tfrecord", "val_unseen-0.tfrecord", "fold-1.tfrecord"])
     assert names_in(ps.open(folder, split="val")) == ["val-0.tfrecord"]
     assert names_in(ps.open(folder, split="val_unseen")) == ["val_unseen-0.tfrecord"]

@@ -1,5 +1,5 @@
-"""Records that are read and decoded in one call are the same as by the longer way, and where anything is
-wrong with them the longer way is taken."""
+"""Records that are read and decoded in one call must equal those of the general path. If anything is wrong with a
+record, the general path is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TABLES = {"small": SMALL, "large": LARGE, "lists": LISTS, "missing": MISSING, "t
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each take of a shard, whether it was done in one call."""
+    """For each take from a shard, whether it was done in one call."""
     seen: list[bool] = []
     own = FramedReader.at_once
 
@@ -133,7 +133,8 @@ def test_few_strings_of_large_records_hold_no_more_memory_than_they_need(
     assert sum(batch.num_rows for batch in kept) == 2000
     assert at_once == [True] * 20
     assert pa.total_allocated_bytes() - before < 1 << 20
-    # 200 MB if each kept the room for what was read; the pool keeps some buffers for the next batches.
+    # It would be 200 MB if each batch kept all memory that was read for it. The pool keeps some
+    # buffers for the next batches.
     assert memory_of_this_process() - resident < 100 << 20
 
 

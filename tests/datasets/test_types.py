@@ -1,4 +1,4 @@
-"""`types=` of `open`: some fields are said, and the others are found as without it."""
+"""`types=` of `open`: the types of some fields are given, and the others are inferred as without it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES = {"caption": "string", "label": "int32", "words": pa.string()}
 
 
 @pytest.mark.parametrize("ending", ["tfrecord", "parquet", "arrow"])
-def test_some_types_are_said_and_the_rest_is_found(tmp_path: Path, ending: str) -> None:
+def test_some_types_are_given_and_the_others_inferred(tmp_path: Path, ending: str) -> None:
     ps.write(DATA, tmp_path / f"data.{ending}")
     before = ps.open(tmp_path / f"data.{ending}")
     ds = ps.open(tmp_path / f"data.{ending}", types=TYPES)

@@ -1,5 +1,5 @@
-"""A conversion loses no field in silence: what the schema was inferred without is an error that says
-what to do, and `infer_records="all"` looks at all files."""
+"""A conversion never loses a field silently: a field that the inferred schema lacks is an error that says what to do,
+and `infer_records="all"` reads all files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 import penstock as ps
 
 MANY = 1500
-"""More records than a schema is inferred from."""
+"""More records than the number from which a schema is inferred."""
 
 
 def tar(rows: list[dict[str, bytes]]) -> bytes:
@@ -30,10 +30,10 @@ def tar(rows: list[dict[str, bytes]]) -> bytes:
 
 
 def late(path: Path) -> None:
-    """Records with `id`, the last of which has `late` as well."""
+    """Records with `id`; the last one also has `late`."""
     rows = [{"id": n} for n in range(MANY)]
     if path.suffix == ".tfrecord":
-        # Without the sidecar, which would keep the schema.
+        # Without the sidecar, because it would have the schema.
         ps.write({"id": range(MANY), "late": [None] * (MANY - 1) + [7]}, path, index=False)
     elif path.suffix == ".tar":
         found = [{"id.txt": b"%d" % row["id"]} for row in rows]
@@ -124,11 +124,11 @@ def test_types_of_several_files_become_one_that_holds_all(tmp_path: Path) -> Non
     assert [row["a"] for row in found] == [[1], [2], [3, 4], [5]]
     assert [row["t"] for row in found] == [b"x", b"y", b"\xff", b"y"]
     ps.write({"a": ["text"]}, tmp_path / "a-2.tfrecord")
-    with pytest.raises(ps.SchemaError, match="without a common type"):
+    with pytest.raises(ps.SchemaError, match="have no common type"):
         ps.open([tmp_path / "a-0.tfrecord", tmp_path / "a-2.tfrecord"], infer_records="all")
 
 
-def test_a_conversion_keeps_what_fields_say_of_themselves(tmp_path: Path) -> None:
+def test_a_conversion_keeps_the_metadata_of_fields(tmp_path: Path) -> None:
     field = pa.field("x", pa.int64(), metadata={"unit": "mm"})
     ps.write(pa.table([pa.array([1, 2])], pa.schema([field])), tmp_path / "a.arrow")
     for name in ("a.parquet", "a.npz", "a.h5", "a.tar"):

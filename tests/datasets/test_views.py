@@ -1,4 +1,4 @@
-"""Views: datasets with some of the records of others, without a copy."""
+"""Views: datasets with some of the records of other datasets, without a copy."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_verbs_on_files_refuse_a_view(tmp_path: Path, verb: Any) -> None:
 
 
 def damaged(folder: Path, record: int) -> str:
-    """Return a TFRecord file in which a byte of one record's payload is wrong."""
+    """Return a TFRecord file in which one byte of a record's payload is wrong."""
     path = folder / "damaged.tfrecord"
     ps.write(TABLE, path, index=False)
     data = bytearray(path.read_bytes())

@@ -1,5 +1,6 @@
-"""Records that are much larger in columns than in the file: many columns of which each has one, or shapes that stand
-for what is missing. Their batches are cut, so that memory stays bounded and nothing else changes."""
+"""Records that are much larger as columns than in the file: each record has only one of many columns, or missing
+values are filled with large defaults. Their batches are divided so that memory stays bounded, and nothing else
+changes."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ PAYLOADS = EXAMPLES * (NUM_RECORDS // NUM_COLUMNS)
 
 @pytest.fixture(scope="module")
 def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of a megabyte and a half that is 128 MB of columns."""
+    """A file of 1.5 MB that becomes 128 MB of columns."""
     path = tmp_path_factory.mktemp("sparse") / "sparse.tfrecord"
     path.write_bytes(frames.file_of(PAYLOADS))
     return path
@@ -66,7 +67,7 @@ def test_batches_of_a_wanted_size_are_made_of_the_parts(sparse: Path) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_defaults_take_bounded_memory(tmp_path: Path, threads: int) -> None:
-    """Half a gigabyte of defaults in 400 KB."""
+    """Half a gigabyte of default values in a file of 400 KB."""
     path = tmp_path / "defaults.tfrecord"
     path.write_bytes(frames.file_of([frames.example({"id": [1]})] * 12_000))
     code = """
@@ -98,7 +99,7 @@ def test_a_record_beyond_the_limit_is_an_error(sparse: Path) -> None:
 
 
 class TestDamage:
-    """The parts of a chunk are skipped, and end, as a chunk does."""
+    """When a chunk is read in parts, damage has the same effect as in a chunk that is read whole."""
 
     BAD = (5003, 20_000, 20_001, NUM_RECORDS - 1)
 
@@ -139,7 +140,7 @@ class TestDamage:
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("damage", ["error", "stop"])
     @pytest.mark.parametrize("kind", ["damaged", "no_example"])
-    def test_what_is_before_a_fault_comes_first(
+    def test_bytes_before_a_fault_come_first(
         self, kind: str, damage: Any, threads: int, request: pytest.FixtureRequest
     ) -> None:
         dataset = ps.open(request.getfixturevalue(kind), damage=damage, index="never")
@@ -162,7 +163,7 @@ class TestDamage:
     def test_a_lost_record_and_a_record_that_is_not_an_example(
         self, tmp_path: Path, compression: str, indexed: bool, threads: int
     ) -> None:
-        """In one chunk, so that records keep their numbers when the chunk is divided."""
+        """Both are in one chunk: records must keep their numbers when the chunk is divided."""
         payloads = [*PAYLOADS[:5000], b"\xff" * 9, *PAYLOADS[5001:]]
         whole, starts = frames.file_of(payloads), frames.starts_of(payloads)
         path = tmp_path / "both.tfrecord"
@@ -170,8 +171,8 @@ class TestDamage:
         if indexed:
             ps.index(path)
         data = bytearray(whole)
-        data[starts[10]] ^= 1  # the head, and
-        data[starts[10] + frames.HEAD] ^= 1  # the payload
+        data[starts[10]] ^= 1  # in the head
+        data[starts[10] + frames.HEAD] ^= 1  # in the payload
         if not compression:
             path.write_bytes(data)
         lost = [5000] if compression else [10, 5000]

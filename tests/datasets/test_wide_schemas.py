@@ -1,4 +1,4 @@
-"""What a verb costs grows with the number of fields as they do, not with its square."""
+"""The cost of a verb grows in proportion to the number of fields, not with its square."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ VERBS: dict[str, Callable[[Path, int], Any]] = {
 
 
 def _seconds(call: Callable[[], Any]) -> float:
-    """Of the processor, so that what else runs on the machine counts little, and without the
-    garbage collector, whose cost grows with what all earlier tests have left in the process."""
+    """CPU time, so that other programs on the machine matter little. The garbage collector is off, because its cost
+    grows with the objects that earlier tests left in the process."""
     gc.collect()
     gc.disable()
     try:
@@ -74,7 +74,7 @@ def test_verbs_are_linear_in_fields(tmp_path: Path, ending: str) -> None:
         ps.add_fields(tmp_path / f"wider{num_fields}.{ending}", {"new": [1, 2]})
     slow: dict[str, tuple[float, float]] = {}
     for name, verb in VERBS.items():
-        for _ in range(2):  # measured again before it is believed
+        for _ in range(2):  # measured again, because the first result may be wrong
             few, many = (
                 _seconds(partial(verb, tmp_path / f"w{n}.{ending}", n)) for n in (FEW, MANY)
             )
@@ -96,7 +96,8 @@ def test_schemas_of_several_files_are_linear_in_fields(tmp_path: Path) -> None:
             lambda: (ps.schemas(files, everything=True), _run("schema", "--tensorflow", files))
         )
 
-    # The least of each: as pairs, a quick small one would be held against a disturbed large one.
+    # Compare the minimum of each. Compared in pairs, a fast small run might meet a disturbed large
+    # run.
     few, many = (
         min(costs) for costs in zip(*((cost(FEW), cost(MANY)) for _ in range(4)), strict=True)
     )

@@ -1,4 +1,4 @@
-"""The table of abilities in the README and the docs is the registry's."""
+"""The tables of abilities in the README and the docs equal the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of CONTRIBUTING.md are there, and what they need is installed by one that comes before."""
+"""The commands in CONTRIBUTING.md exist, and what each needs is installed by an earlier command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every Python example that a reader may copy runs: the README's, the docs', the docstrings'."""
+"""Every Python example that a reader may copy runs: those of the README, the docs and the docstrings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLOCK = re.compile(
 
 
 def blocks(page: Path) -> list[tuple[int, str]]:
-    """The Python blocks of a page that are to be run, with the line where each starts."""
+    """The Python blocks of a page that must run, with the line where each starts."""
     text = page.read_text("utf-8")
     return [
         (text.count("\n", 0, found.start("code")), found["code"])
@@ -43,7 +43,7 @@ def run_doctest(source: str, name: str, path: str, line: int, names: dict[str, A
 
 
 def public_docstrings() -> Iterator[tuple[str, str]]:
-    """The docstrings of the public names, and of what their classes and modules offer."""
+    """The docstrings of the public names, and of the members of public classes and modules."""
     for name in penstock.__all__:
         thing = getattr(penstock, name)
         yield name, inspect.getdoc(thing) or ""
@@ -55,7 +55,7 @@ def public_docstrings() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with the files that pages speak of without making them."""
+    """A folder with the files that pages use without making them."""
     monkeypatch.chdir(tmp_path)
     data = {"label": range(20), "text": [f"text {n}" for n in range(20)]}
     penstock.write(data, "train.parquet", num_shards=2)

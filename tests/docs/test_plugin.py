@@ -1,4 +1,5 @@
-"""A format in a separate package: once installed, it is found by its entry point and has every verb."""
+"""A format in a separate package: once installed, penstock finds it by its entry point, and every verb works with
+it."""
 
 from __future__ import annotations
 

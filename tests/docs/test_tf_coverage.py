@@ -1,4 +1,4 @@
-"""The table of what penstock.tf covers is what a comparison with TensorFlow finds."""
+"""The table of what penstock.tf covers must equal the result of a comparison with TensorFlow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import runpy
 from typing import Any
 
 import pytest
-import tensorflow  # noqa: ICN001 -- its own name says whose it is
+import tensorflow  # noqa: ICN001 -- the full name shows that it is TensorFlow itself
 
 from reading import ROOT
 

@@ -1,4 +1,4 @@
-"""The formats that docs/architecture.md shows are those here, and do what the page says."""
+"""The formats that docs/architecture.md shows are those in this folder, and do what the page says."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def test_the_page_shows_the_formats_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["numbers", "lines"])
-def test_what_they_have_not_is_refused(name: str, request: pytest.FixtureRequest) -> None:
+def test_options_that_they_lack_are_refused(name: str, request: pytest.FixtureRequest) -> None:
     path = str(request.getfixturevalue(name))
     with pytest.raises(TypeError, match="has no option 'colour'; its options: none"):
         ps.open(path, index="never", colour="red")
-    if name == "numbers":  # lines are framed, and so have raw records
+    if name == "numbers":  # lines are framed, so they have raw records
         with pytest.raises(ps.UnsupportedError, match="raw=True"):
             ps.open(path, index="never", raw=True)
     with pytest.raises(ps.UnsupportedError, match="can only be a"):
@@ -103,8 +103,8 @@ def test_a_framed_format_scans_takes_and_keeps_an_index(lines: Path, index_besid
 def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
     starts = frames.starts_of([line.encode() for line in LINES[:1001]])
     data = bytearray(lines.read_bytes())
-    data[starts[1000] + 9] ^= 1  # of the head: the payload is verified
-    data[starts[10] + 14] ^= 1  # of the payload
+    data[starts[1000] + 9] ^= 1  # damage the head; the payload can still be verified
+    data[starts[10] + 14] ^= 1  # damage the payload
     lines.write_bytes(data)
     with pytest.raises(ps.ChecksumError) as caught:
         list(ps.open(lines, index="never").scan())
@@ -160,7 +160,7 @@ def test_overlays_of_it_work(numbers: Path) -> None:
 
 
 class OnlyLines(LinesFormat):
-    """It forgets raw=True."""
+    """A format that ignores raw=True."""
 
     def raw_decoder(self) -> LineDecoder:
         return LineDecoder()

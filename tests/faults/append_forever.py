@@ -1,8 +1,7 @@
-"""Appends to a file until it is killed: the victims of test_append_kill.
+"""Appends to a file until it is killed: the child processes ("victims") of test_append_kill.
 
-As write_forever, it starts once and forks a victim for each line that it reads: a path, and the
-number of the call of the operating system at which the victim kills itself, or -1 where another
-process does.
+Like write_forever, it starts once and forks a victim for each line of input. The line has a path, and the number of
+the system call at which the victim kills itself, or -1 if another process kills it.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import Calls
 
 STEP = 200
-"""Records of one append."""
+"""The number of records in one append."""
 PAD = b"so that an append takes a while" * 100
 
 
 class KillingCalls(Calls):
-    """The real calls, of which the N-th is the last: half of it, if it is a write."""
+    """The real calls. The process is killed in the N-th call; a write is half done then."""
 
     def __init__(self, last: int) -> None:
         self._left = last
@@ -64,7 +63,7 @@ def append_forever(path: str, last: int) -> None:
 
 
 def main(folder: str) -> None:
-    # Whatever is imported late is imported now. One thread: a process with more must not fork.
+    # Import lazily imported modules now. Use one thread, because a process with more must not fork.
     path = f"{folder}/warm.tfrecord.gz"
     os.mkdir(folder)
     ps.write({"id": [0], "pad": [PAD]}, path, threads=1)

@@ -1,4 +1,4 @@
-"""Bakes overlays in place, in a child process for every line it reads, to be killed there."""
+"""Bakes overlays in place, in a child process for each line of input. The tests kill the children."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import penstock as ps
 
 
 def bake(folder: str) -> None:
-    """The job that is killed and called again."""
+    """The job that is killed and then called again."""
     shards = sorted(str(path) for path in Path(folder).glob("*.tfrecord"))
     ps.bake_fields(shards, in_place=True, threads=2)
 
 
 def main(folder: str) -> None:
-    """Forks once a line and says the child's number."""
-    # What is imported late is imported now, so that the children spend their lives with the job.
+    """Forks once per line of input and prints the child's process id."""
+    # Import lazily imported modules now, so that the children spend their time on the job.
     with tempfile.TemporaryDirectory() as warm:
         ps.write({"id": range(50)}, f"{warm}/a.tfrecord")
         ps.add_fields(f"{warm}/a.tfrecord", {"score": range(50)})

@@ -1,5 +1,5 @@
-"""Run by test_kept_types_kill: does something again and again, killed at one system call after the other, and prints
-what is there then, as JSON lines."""
+"""Run by test_kept_types_kill. It repeats a job, killed at one system call after another, and prints what exists
+after each kill, as JSON lines."""
 
 from __future__ import annotations
 

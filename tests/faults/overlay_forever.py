@@ -1,5 +1,5 @@
-"""Victims of test_overlay_faults, which replace an overlay until killed. For each line of input,
-forks one, prints its process id, and says when it is gone."""
+"""Child processes ("victims") of test_overlay_faults, which replace an overlay until they are killed. For each line
+of input, this program forks a victim, prints its process id, and reports when it has ended."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def keep(paths: list[str], factor: int) -> None:
 
 
 def main(paths: list[str]) -> None:
-    keep(paths, 1)  # whatever is imported late is imported now
+    keep(paths, 1)  # imports lazily imported modules now
     for _ in sys.stdin:
         victim = os.fork()
         if not victim:

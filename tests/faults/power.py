@@ -1,7 +1,8 @@
-"""What a power cut may leave: a recorder of all that a writer asks of the system, and the disks that follow from it.
+"""Simulates power failures: a recorder of all system calls of a writer, and the possible disk contents after a
+failure.
 
-A disk keeps what was synced. Of the rest it keeps any part: any pages of a file's bytes, any size that the file had,
-any of the names that were given, taken away or changed in a folder. Real file systems promise more.
+A disk keeps everything that was synced. Of the rest it keeps any part: any pages of a file's bytes, any size that the
+file had, any of the names that were given, removed or changed in a folder. Real file systems promise more.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ class Write:
 
 @dataclass
 class Names:
-    """What becomes of names in folders, all in one step: the number of what has each one now, or None."""
+    """Changes of names in folders, all in one step: for each name, the number of the file that has it now, or
+    None."""
 
     changes: list[tuple[int, str, int | None]]
 
 
 @dataclass
 class Sync:
-    """A file or folder is durable; of None, all of them are."""
+    """Makes a file or folder durable; with None, everything."""
 
     number: int | None
 
@@ -53,7 +55,7 @@ class Recorder:
     root: Path
     ops: list[Any] = field(default_factory=list)
     names: dict[int, dict[str, int]] = field(default_factory=dict)
-    """Of each folder, by its number: the number of what has each name now."""
+    """For each folder, by its number: the number of the file that each name belongs to."""
     before: dict[int, bytes] = field(default_factory=dict)
     names_before: dict[int, dict[str, int]] = field(default_factory=dict)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -84,7 +86,7 @@ class Recorder:
         return self._numbers.get((found.st_dev, found.st_ino))
 
     def _place(self, path: Any) -> tuple[int, str] | None:
-        """The folder of a path, and its name there; None if it is not in the root."""
+        """The folder of a path, and the name in it; None if the path is not in the root."""
         inside = os.path.relpath(os.path.abspath(os.fsdecode(path)), self.root).split(os.sep)
         if inside[0] == "..":
             return None
@@ -109,7 +111,7 @@ class Recorder:
     # -- the calls ------------------------------------------------------------------------------
 
     def installed(self, patch: pytest.MonkeyPatch) -> None:
-        """Record what goes through these from now on."""
+        """Record all calls that are made through these objects from now on."""
         real = {name: getattr(os, name) for name in _CALLS}
 
         def opened(path: Any, flags: int, mode: int = 0o777, **options: Any) -> int:
@@ -212,7 +214,7 @@ class Recorder:
     # -- what a power cut leaves ------------------------------------------------------------------
 
     def left(self, count: int, rng: random.Random, target: Path) -> None:
-        """Put a disk on which the first `count` operations were under way into a new folder."""
+        """Create in a new folder what a disk may have if the power failed during the first `count` operations."""
         ops = self.ops[:count]
         kept = rng.choice((0.0, 0.5, 0.5, 1.0))
         synced: dict[int, int] = {}
@@ -282,6 +284,6 @@ def _appends(fd: int) -> bool:
 
 
 def _pages(start: int, length: int) -> list[tuple[int, int]]:
-    """The parts of [start, start + length) that are in one page each."""
+    """The parts of [start, start + length), each of which is in one page."""
     edges = [start, *range((start // PAGE_BYTES + 1) * PAGE_BYTES, start + length, PAGE_BYTES)]
     return list(zip(edges, [*edges[1:], start + length], strict=True))

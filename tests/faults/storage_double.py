@@ -1,4 +1,4 @@
-"""Doubles of the operating system's calls: one that fails, one that forgets what was not synced."""
+"""Test doubles for system calls: one that fails, and one that loses data that was not synced."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class FailingCalls(Calls):
 
 
 class FullDisk(FailingCalls):
-    """The real calls, of which the N-th and all later ones fail, but for closing."""
+    """The real calls, except that the N-th call and all later ones fail. Closing never fails."""
 
     def _count(self, name: str) -> None:
         number, self.seen = self.seen, self.seen + 1
@@ -108,7 +108,7 @@ class FullDisk(FailingCalls):
 
 @dataclass
 class _File:
-    """A file's bytes: in the page cache, and on the platter."""
+    """A file's bytes, in the page cache and on the disk."""
 
     cached: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
@@ -134,7 +134,8 @@ class CrashingCalls(Calls):
     def _after(self) -> None:
         least = {name: file.synced for name, file in self.synced_names.items()}
         most = {name: bytes(file.cached) for name, file in self.cached_names.items()}
-        # The names reached the platter before the bytes: what rename without fsync is known for.
+        # The names reached the disk before the bytes, which is the known danger of rename without
+        # fsync.
         names_first = {name: file.synced for name, file in self.cached_names.items()}
         self.moments.append([least, most, names_first])
 
@@ -174,7 +175,7 @@ class CrashingCalls(Calls):
         return len(taken)
 
     def start_sync(self, fd: int, start: int, length: int) -> None:
-        pass  # promises nothing
+        pass  # this call guarantees nothing
 
     def reserve(self, fd: int, start: int, length: int) -> bool:
         return False
@@ -220,7 +221,7 @@ class RecordingCalls(Calls):
         self.moments: list[list[dict[str, bytes]]] = []
         self._numbers: dict[int, int] = {}
         self._next = 0
-        # By the number of a file, which outlives its name.
+        # The keys are the numbers of files, which stay the same when a name is removed.
         self._cached: dict[int, bytes] = {}
         self._synced: dict[int, bytes] = {}
         for entry in os.scandir(folder):
@@ -229,8 +230,8 @@ class RecordingCalls(Calls):
         self._synced_names = self._names()
 
     def _number(self, inode: int, *, is_new: bool = False) -> int:
-        """Inodes are reused, these numbers are not."""
-        if is_new or inode not in self._numbers:  # a lock, which no call makes
+        """The file's number. Inodes are reused, these numbers are not."""
+        if is_new or inode not in self._numbers:  # a lock file, which is made without these calls
             self._next += 1
             self._numbers[inode] = self._next
             self._synced[self._next] = self._cached[self._next] = b""

@@ -1,4 +1,4 @@
-"""Whatever fails while a file grows, its old records stay, and it has all new records or none."""
+"""Whatever fails during an append, the file keeps its old records, and gets all new records or none."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_failing_call_leaves_all_new_records_or_none(
         except OSError as caught:
             raised = caught
             told.add(calls.failed)
-        # The caller may try again after an error, so nothing may have been added.
+        # The caller may try again after an error, so nothing must have been added.
         assert path.read_bytes() == (before if raised else after), (failing, calls.failed)
         assert ids(path) == list(range(300 if raised else 500))
         assert ps.verify(path).findings == ()
@@ -155,14 +155,14 @@ def test_an_interrupt_takes_the_append_back(tmp_path: Path) -> None:
         assert path.read_bytes() in (before, after)
 
 
-def test_an_append_whose_first_page_was_lost_is_taken_back(tmp_path: Path) -> None:
+def test_an_append_whose_first_page_was_lost_is_undone(tmp_path: Path) -> None:
     path = started(tmp_path / "real", "x.tfrecord")
     before, stop = path.read_bytes(), KeyboardInterrupt
 
     class Cut(FailingCalls):
         def fsync(self, fd: int) -> None:
             if os.fstat(fd).st_ino == path.stat().st_ino:
-                raise stop  # all is written, nothing of it is durable
+                raise stop  # everything is written, but nothing is durable
             super().fsync(fd)
 
         def truncate(self, fd: int, size: int) -> None:

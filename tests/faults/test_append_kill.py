@@ -1,4 +1,4 @@
-"""An append that is killed at random moments leaves all old records, and all new records or none."""
+"""After an append is killed at a random moment, all old records are there, and all new records or none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.storage.local_sink import TEMPORARY_SUFFIX
 VICTIM = str(Path(__file__).with_name("append_forever.py"))
 NAMES = ["x.tfrecord", "x.tfrecord.gz"]
 MOST_CALLS = 25
-"""Of the operating system by one append, or a few less."""
+"""An append makes at most this many system calls."""
 LARGE_BYTES = 8 << 20
 
 
@@ -55,8 +55,8 @@ def killed(folder: Path, kills: int) -> None:
                 first = {"id": range(STEP), "pad": [PAD] * STEP}
                 ps.write(first, path, overwrite=True, threads=1)
             before = path.read_bytes()
-            # Every call in turn is a victim's last one, first of one file and then of the other;
-            # between these, victims die at any moment.
+            # Victims are killed at every call in turn, first while they append to one file and then
+            # to the other. In between, victims are killed at random moments.
             last = -1 if kill % 5 == 4 else kill // 2 % MOST_CALLS
             starter.stdin.write(f"{last} {path}\n")
             starter.stdin.flush()
@@ -78,7 +78,8 @@ def killed(folder: Path, kills: int) -> None:
 
 
 def look_at(path: Path, before: bytes, seed: int) -> int:
-    """Check the file once it is taken up again, and clear away temporaries: appends since then."""
+    """Open the file, which completes an unfinished append, check it, and remove temporary files. Returns the number
+    of appends since then."""
     ds = ps.open(path)
     ids = [n for batch in ds.scan(["id"], threads=1) for n in batch["id"].to_pylist()]
     assert len(ids) % STEP == 0, f"half an append; seed {seed}"

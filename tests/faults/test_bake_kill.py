@@ -1,4 +1,4 @@
-"""Baking in place that is killed at random moments, 60 times: no value is ever lost."""
+"""Baking in place, killed at random moments, 60 times: no value is ever lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VICTIM = str(Path(__file__).with_name("bake_when_asked.py"))
 
 
 def make(folder: Path) -> list[str]:
-    """Shards with two overlays, of which the later one shows another value of a field."""
+    """Shards with two overlays. The later overlay has different values for a field."""
     count = SHARDS * RECORDS
     rows = {"id": np.arange(count), "text": ["some text"] * count}
     paths = list(ps.write(rows, folder / "s.tfrecord", num_shards=SHARDS).paths)
@@ -43,12 +43,13 @@ def wanted(shard: int) -> list[dict[str, object]]:
 
 def rows_of(path: str, *, overlays: bool) -> list[dict[str, object]]:
     rows = ps.open(path, overlays=overlays)[:].to_pylist()
-    # A kill between a file's new name and its sidecar leaves the types in the file itself.
+    # After a kill between the renames of a file and of its sidecar, only the file itself has the
+    # types.
     return [{k: v.decode() if isinstance(v, bytes) else v for k, v in row.items()} for row in rows]
 
 
 def where_values_are(path: str, shard: int) -> str:
-    """ "inside" or "beside"; fails if a shard has its values neither way."""
+    """ "inside" or "beside"; fails if a shard has its values in neither place."""
     inside = rows_of(path, overlays=False)
     if "score" in inside[0]:
         assert inside == wanted(shard)
@@ -65,7 +66,7 @@ def only_shards_and_indexes(folder: Path) -> bool:
 
 
 def test_a_bake_killed_before_it_removes_an_empty_folder_leaves_no_folder(tmp_path: Path) -> None:
-    """The moment between the last overlay of a shard and the folder it was in."""
+    """The process is killed after it removed the last overlay of a shard and before it removes the folder."""
     make(tmp_path)
     victim = os.fork()
     if victim == 0:
@@ -108,7 +109,8 @@ def test_a_killed_bake_loses_no_value_and_is_finished_later(tmp_path: Path) -> N
                 time.sleep(0.0005)
             found = [where_values_are(path, shard) for shard, path in enumerate(paths)]
             mixed += len(set(found)) == 2
-            # One shard at most has its values twice: killed between its name and its overlays.
+            # At most one shard has its values twice: the job was killed after it renamed the shard
+            # and before it removed the overlays.
             twice = [
                 path
                 for path, place in zip(paths, found, strict=True)

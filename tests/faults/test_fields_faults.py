@@ -1,5 +1,5 @@
-"""Whatever fails while fields are added in place, each shard is the old one or the new one, whole,
-and the same call finishes the job."""
+"""Whatever fails while fields are added in place, each shard is the complete old one or the complete new one, and the
+same call finishes the job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shards(folder: Path, compression: str | None) -> list[str]:
 
 
 def change(paths: list[str], calls: Calls | None = None) -> None:
-    """The job. It writes all its files by these calls."""
+    """The job, which writes all its files through these calls."""
     with pytest.MonkeyPatch.context() as patch:
         if calls is not None:
             for place in (rewrite, rewrite_journal):
@@ -66,7 +66,7 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
             change(paths, calls)
         except OSError as caught:
             raised = caught
-        # Closing works on a full disk, and is what comes last.
+        # Closing works on a full disk, and is the last call.
         assert calls.failed is not None or (double is FullDisk and failing == counting.seen - 1)
         assert raised is None or raised.errno == error, (failing, calls.failed)
         found = contents(paths)
@@ -85,7 +85,7 @@ def test_every_failing_call_leaves_whole_shards_and_is_made_good(
 
 
 def test_a_failing_call_is_reported(tmp_path: Path) -> None:
-    """The double does intercept the writes."""
+    """This shows that the double does intercept the writes."""
     paths = shards(tmp_path / "a", None)
     with pytest.raises(OSError, match="No space left"):
         change(paths, FullDisk(0, errno.ENOSPC))

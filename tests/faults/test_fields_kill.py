@@ -1,4 +1,4 @@
-"""A change of fields in place that is killed at random moments, 200 times."""
+"""A change of fields in place, killed at random moments, 200 times."""
 
 from __future__ import annotations
 

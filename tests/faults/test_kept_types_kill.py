@@ -1,5 +1,5 @@
-"""A writer that is killed at any system call leaves the old data with its types or the new data with its own: the types
-are on disk before the file has its name, where nothing but that file has them."""
+"""A writer that is killed at any system call leaves the old data with its types, or the new data with the new types.
+If only the sidecar has the types, they are on disk before the file gets its name."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ NAMES = ["x.tfrecord", "x.msgpack", "x.npy"]
 
 
 WHAT = [(way, name) for way in WAYS for name in NAMES if (way, name) != ("repair", "x.npy")]
-"""Nothing tells damage in an npy file."""
+"""npy files have no checksums, so damage in them cannot be detected."""
 
 
 @pytest.mark.parametrize(("way", "name"), WHAT)
-def test_no_kill_parts_data_and_types(way: str, name: str, tmp_path: Path) -> None:
+def test_no_kill_separates_data_and_types(way: str, name: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, SCRIPT, way, name, str(tmp_path)],
         capture_output=True,
@@ -105,7 +105,7 @@ def test_a_reader_without_write_permission_reads_it_in_place(
 def test_another_file_of_the_same_name_does_not_get_its_types(name: str, tmp_path: Path) -> None:
     path = killed(tmp_path, name)
     copy = tmp_path / "copy"
-    shutil.copyfile(path, copy)  # the same bytes, with another inode
+    shutil.copyfile(path, copy)  # the same bytes, with a different inode
     os.replace(copy, path)
     assert types_of(path) == [pa.int64()]
     path = killed(tmp_path / "more" if (tmp_path / "more").mkdir() is None else path, name)
@@ -114,7 +114,7 @@ def test_another_file_of_the_same_name_does_not_get_its_types(name: str, tmp_pat
     assert types_of(path) == [pa.int64()]
 
 
-def test_a_name_that_is_taken_meanwhile_leaves_nothing_ahead(tmp_path: Path) -> None:
+def test_if_the_name_is_taken_meanwhile_no_early_sidecar_is_left(tmp_path: Path) -> None:
     class Slower(Calls):
         def link(self, old: str, new: str) -> None:
             if not os.path.exists(new):

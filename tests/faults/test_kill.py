@@ -1,4 +1,4 @@
-"""A writer that is killed at random moments, 200 times, leaves no half file under a final name."""
+"""A writer that is killed at random moments, 200 times, never leaves an incomplete file under a final name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_200_kills_leave_no_half_file(tmp_path: Path) -> None:
             time.sleep(moment.uniform(0, 0.08))
             os.kill(victim, signal.SIGKILL)
             if kill % 10 == 9 or kill == KILLS - 1:
-                # The next answer would come after the victim is gone; here, nothing waits for it.
+                # The next answer comes only after the victim has ended; do not wait for it here.
                 while is_alive(victim):
                     time.sleep(0.001)
                 found = look_at(folder, whole, seed)
@@ -76,7 +76,7 @@ def is_alive(process: int) -> bool:
 
 
 def look_at(folder: Path, whole: set[bytes], seed: int) -> tuple[int, int]:
-    """Check all files, and clear away what would pile up: (whole files, temporaries)."""
+    """Check all files, and remove files that would accumulate. Returns (complete files, temporary files)."""
     seen = torn = 0
     for path in folder.iterdir():
         if path.name.endswith(TEMPORARY_SUFFIX):

@@ -1,5 +1,5 @@
-"""Whatever fails while fields are written beside shards, each shard has the old ones, none, or the
-new ones, and every file of them is whole."""
+"""Whatever fails while overlays are written next to shards, each shard has the old overlay, none, or the new one, and
+every overlay file is complete."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def keep(
 
 
 def scores(path: str) -> list[int] | None:
-    """The values that one shard shows; None if it has no overlay."""
+    """The values that one shard returns; None if it has no overlay."""
     batch = ps.open(path).take(range(100))
     return batch.column("score").to_pylist() if "score" in batch.schema.names else None
 
@@ -100,7 +100,7 @@ def test_a_crash_after_any_call_leaves_a_whole_overlay(tmp_path: Path, replacing
     calls = CrashingCalls(str(kept_at.parent), old)
     keep([path], 3, LocalStorage(calls), overwrite=replacing)
     assert calls.moments
-    # What was replaced is one further in the order, so that its bytes say so.
+    # A replacement has the next sequence number, so its bytes differ.
     last = calls.moments[-1][0][kept_at.name]
     assert replacing or last == new
     for states in calls.moments:

@@ -1,5 +1,5 @@
-"""After a power cut at any moment of any writer, what is there is the old data or the new, whole, and the next
-writer goes on."""
+"""After a power failure at any moment of any writer, there is the complete old data or the complete new data, and the
+next writer can continue."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Writer:
-    """One writer: what is there before, what it does, and what of each shard may be found afterwards."""
+    """One writer: the data before, what the writer does, and what each shard may contain afterwards."""
 
     before: Callable[[Path], Any]
     does: Callable[[Path], Any]
     allowed: dict[str, list[Rows | None]]
-    """The records that a shard may have, the last as it has them when all is done; None where it may be missing."""
+    """The records that a shard may have. The last entry is what it has when the writer has finished; None if the
+    shard may be missing."""
     again: Callable[[Path], Any] | None = None
-    """Where the next writer does something else."""
+    """What the next writer does, if that is something else."""
     may_refuse: bool = False
-    """Whether a reader may be told to go on with the writer, whose journal is there."""
+    """Whether a reader may refuse and ask the user to call the writer again, because its journal is there."""
 
 
 def written(name: str, **options: Any) -> Callable[[Path], Any]:
@@ -233,7 +234,7 @@ def records(path: Path) -> Rows | None:
 
 
 def content(path: Any) -> int:
-    """A number for the file of a name, which stays the same on another disk."""
+    """A number for the contents of a file, which is the same on another disk."""
     found = hashlib.blake2b(digest_size=7)
     for file in sorted(Path(path).rglob("*")) if os.path.isdir(path) else [Path(path)]:
         if file.is_file():
@@ -247,7 +248,7 @@ def state_of(path: str) -> list[int] | None:
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the disks are. Inodes and times differ from one to the next, so contents stand for them."""
+    """The folder for the disks. Inodes and times differ between disks, so files are recognised by their contents."""
     monkeypatch.setattr(journal, "state_of", state_of)
     monkeypatch.setenv("PENSTOCK_INDEX", "beside")
     ps.write(NEW, tmp_path / "source.msgpack")
@@ -263,7 +264,8 @@ def recorded(place: Path, before: Callable[[Path], Any], does: Callable[[Path], 
     with pytest.MonkeyPatch.context() as patch:
         recorder.installed(patch)
         does(root)
-    # The disks that a power cut leaves take its place, as journals know their files by their paths.
+    # Each disk after a power failure is put at the same path, because journals identify files by
+    # their paths.
     root.rename(place / "whole")
     return recorder
 
@@ -302,7 +304,8 @@ def cut(writer: Writer, place: Path, seed: int, count: int) -> None:
         recorder.left(min(moment, len(recorder.ops)), rng, disk)
         shown = sorted(str(path.relative_to(disk)) for path in disk.rglob("*"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a note or an index that is no longer valid
+            # A warning about a note or an index that is no longer valid.
+            warnings.simplefilter("ignore")
             try:
                 check(writer, disk)
             except BaseException as error:

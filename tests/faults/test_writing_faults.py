@@ -1,4 +1,4 @@
-"""Whatever fails while a file is written, its name shows the old file, no file, or the new file."""
+"""Whatever fails while a file is written, its name refers to the old file, to no file, or to the new file."""
 
 from __future__ import annotations
 

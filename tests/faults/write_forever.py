@@ -1,7 +1,7 @@
-"""Writes small files until it is killed: the victims of test_kill.
+"""Writes small files until it is killed: the child processes ("victims") of test_kill.
 
-Starting Python is slow, so this process starts once and forks a victim for each line it reads; it
-answers with the victim's process id.
+Starting Python is slow, so this process starts once and forks a victim for each line of input; it prints the victim's
+process id.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def write_forever(folder: str, number: int) -> None:
 
 
 def main(folder: str) -> None:
-    # Whatever is imported late is imported now, so that victims spend their lives writing. One
-    # thread: a process with more of them must not fork.
+    # Import lazily imported modules now, so that victims spend their time writing. Use one thread,
+    # because a process with more must not fork.
     write({"id": [1]}, f"{folder}/slot-0.tfrecord", threads=1, index=False)
     os.unlink(f"{folder}/slot-0.tfrecord")
     for line in sys.stdin:

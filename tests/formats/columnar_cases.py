@@ -1,4 +1,4 @@
-"""Batches of every kind, and short words to write and read them, for Parquet and Arrow IPC."""
+"""Batches with columns of every kind, and helpers to write and read them, for Parquet and Arrow IPC."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def of_every_kind() -> pa.RecordBatch:
 
 
 class Broken:
-    """A sink that takes this many bytes and then has no room."""
+    """A sink that accepts this many bytes and then reports that no space is left."""
 
     path = "broken"
 

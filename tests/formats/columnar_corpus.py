@@ -1,4 +1,4 @@
-"""The Parquet and Arrow files of the public corpus, and what its manifest says of them."""
+"""The Parquet and Arrow files of the public corpus, and the facts about them in its manifest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).with_name("read_corpus.py")
 
 @dataclass(frozen=True)
 class Case:
-    """A file, and the records and fields it has, or None if reading it must end in an error."""
+    """A file with its number of records and its fields, or None if reading it must end in an error."""
 
     path: str
     num_records: int | None
@@ -27,7 +27,7 @@ class Case:
 
 
 def cases(kind: str) -> list[Case]:
-    """The data files of one format. A test without the corpus is skipped, and says so."""
+    """The data files of one format. Without the corpus, the test is skipped and says so."""
     if not (CORPUS / "MANIFEST.md").exists():
         pytest.skip(f"the public corpus is not at {CORPUS}")
     found: list[Case] = []
@@ -50,7 +50,7 @@ def outcomes(
 ) -> list[dict[str, Any]]:
     """The result of reading each file, each in a separate process.
 
-    `compare` has pyarrow read it too; it checks less, and may not survive a hostile file.
+    With `compare`, pyarrow reads it too. pyarrow makes fewer checks, and a hostile file may crash it.
     """
     how = ("mmap" if mmap else "read") + ("\tcompare" if compare else "\ttouch")
     done = subprocess.run(
@@ -65,7 +65,7 @@ def outcomes(
 
 
 def check_bounds(found: dict[str, Any]) -> None:
-    """No signal, no stray exception, two seconds, 300 MB."""
+    """No signal, no unexpected exception, at most two seconds and 300 MB."""
     assert found["signal"] == 0, found
     assert "stray" not in found, found
     assert found["seconds"] < 2, found
@@ -73,7 +73,7 @@ def check_bounds(found: dict[str, Any]) -> None:
 
 
 def check_case(case: Case, found: dict[str, Any]) -> None:
-    """The file gave what its manifest states, or the error it deserves."""
+    """The file gave the records that its manifest states, or the expected error."""
     check_bounds(found)
     if case.num_records is None:
         assert "error" in found, (case, found)
@@ -81,6 +81,6 @@ def check_case(case: Case, found: dict[str, Any]) -> None:
         return
     assert found.get("num_records") == case.num_records, (case, found)
     assert found["same"], (case, found)
-    # The manifest lists the first fields, as "name: type", after what it says of the whole.
+    # The manifest lists the first fields, as "name: type", after facts about the whole file.
     for name in found["names"][:2]:
         assert f"{name}: " in case.fields or not name

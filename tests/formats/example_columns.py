@@ -1,4 +1,4 @@
-"""Examples from keywords, and the column that one feature makes of them."""
+"""Makes Examples from keywords, and decodes the column of one feature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HDF5 files of the tests' own, and what penstock makes of a file."""
+"""HDF5 files made by the tests, and what penstock reads from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CORPUS = SHARED / "corpus" / "hdf5"
 
 
 def made(tmp_path: Path, name: str = "a.h5", **arrays: Any) -> str:
-    """A file of these datasets. A tuple is (data, keywords of create_dataset)."""
+    """A file with these datasets. A tuple is (data, keyword arguments of create_dataset)."""
     path = str(tmp_path / name)
     with h5py.File(path, "w") as file:
         for key, value in arrays.items():

@@ -1,4 +1,4 @@
-"""MessagePack files that are only in memory, packed by msgpack itself, and what penstock makes of them."""
+"""MessagePack files in memory, packed by msgpack itself, and what penstock reads from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""npy files that are only in memory, arrays of every dtype, and what penstock makes of them."""
+"""npy files in memory, arrays of every dtype, and what penstock reads from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def npy(array: np.ndarray, version: tuple[int, int] | None = None) -> bytes:
 
 
 def with_header(text: str, data: bytes = b"", version: int = 1) -> bytes:
-    """An npy file of any header text."""
+    """An npy file with any header text."""
     encoded = text.encode("utf-8" if version == 3 else "latin-1") + b"\n"
     size = struct.pack("<H" if version == 1 else "<I", len(encoded))
     return MAGIC + bytes((version, 0)) + size + encoded + data

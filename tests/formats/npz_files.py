@@ -1,4 +1,4 @@
-"""npz archives that are only in memory, and what penstock makes of them."""
+"""npz archives in memory, and what penstock reads from them."""
 
 from __future__ import annotations
 

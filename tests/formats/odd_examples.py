@@ -1,4 +1,4 @@
-"""Serialized Examples as no sane writer would write them, for comparing readers."""
+"""Serialized Examples in encodings that no sane writer would use, to compare readers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 
 
 def varint(number: int, rng: random.Random | None = None) -> bytes:
-    """A varint, now and then longer than it needs to be."""
+    """A varint, sometimes longer than it needs to be."""
     number &= (1 << 64) - 1
     out = bytearray()
     while number >= 0x80:
@@ -58,7 +58,7 @@ class OddExamples:
         return self.tag(number, 2) + varint(length, self.rng) + content
 
     def with_unknown(self, content: bytes, share: float) -> bytes:
-        """With an unknown field, before or after."""
+        """The message with an unknown field before or after it."""
         rng = self.rng
         if rng.random() > share:
             return content

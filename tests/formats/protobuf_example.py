@@ -1,4 +1,4 @@
-"""tf.train.Example as protobuf knows it, built at run time: no TensorFlow, no generated code."""
+"""tf.train.Example as a protobuf class that is made at run time, without TensorFlow and without generated code."""
 
 from __future__ import annotations
 

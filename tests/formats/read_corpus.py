@@ -1,7 +1,7 @@
-"""Reads files with a format of penstock, each in a separate process, and reports the result.
+"""Reads files with one of penstock's formats, each in a separate process, and reports the results.
 
-Run as a program: the names of files, one a line, on standard input; one JSON object a line on
-standard output. A hostile file that ends its process by a signal so ends only that one.
+Run as a program. It reads the names of files from standard input, one per line, and writes one JSON object per line
+to standard output. If a hostile file kills its process by a signal, only that process dies.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def read_by_pyarrow(name: str, path: str) -> pa.Table:
 
 
 def same(one: pa.Table, other: pa.Table) -> bool:
-    """Equal, and NaN is NaN."""
+    """Whether two values are equal; NaN equals NaN."""
     return one.schema.equals(other.schema) and (
         one.equals(other) or repr(one.to_pydict()) == repr(other.to_pydict())
     )
 
 
 def touch(table: pa.Table) -> None:
-    """Look at every value: an unsound array ends the process here, not when it is decoded."""
+    """Look at every value: an invalid array crashes here, not when it is decoded."""
     for column in table.columns:
         for value in column:
             with contextlib.suppress(ValueError, OverflowError):  # a time beyond Python's years
@@ -75,7 +75,7 @@ def outcome(name: str, path: str, mmap: bool, compare: bool) -> dict[str, Any]:
         found.update(names=table.schema.names, num_records=table.num_rows)
     except ps.PenstockError as error:
         found.update(error=type(error).__name__, message=str(error), file=error.file)
-    except Exception as error:  # what must not happen is reported as it is
+    except Exception as error:  # unexpected exceptions are reported unchanged
         found.update(stray=repr(error))
     found["seconds"] = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,4 +1,4 @@
-"""RecordIO files that are only in memory, packed by the rules of mxnet, and their records."""
+"""RecordIO files in memory, packed by MXNet's rules, and their records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JPEG = b"\xff\xd8\xff\xe0"
 
 
 def opened(data: bytes, **options: Any) -> ps.Dataset:
-    """A file that is only in memory."""
+    """Opens a file that is only in memory."""
     name = options.pop("name", "m.rec")
     return ps.open(name, storage=MemoryStorage({name: data}), index="never", **options)
 

@@ -1,4 +1,4 @@
-"""What TensorFlow itself makes of serialized Examples, in the form of the golden files."""
+"""TensorFlow's own results for serialized Examples, in the form of the golden files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ with warnings.catch_warnings():
 
 
 def specs_of(schema: dict[str, Any], dialect: str) -> tuple[Any, Any]:
-    """TensorFlow's own specs of a schema: (context, sequence), by way of `describe`."""
+    """TensorFlow's own specs for a schema: (context, sequence), from `describe`."""
     text = describe(DecodePlan(plan_fields(schema, dialect), dialect).schema)
     names: dict[str, Any] = {"tf": tf}
     if not text.startswith("context_features"):

@@ -1,4 +1,4 @@
-"""ArrayRecord: the peer's files, both ways of reading, and everything that can be wrong."""
+"""ArrayRecord: files written by array_record, both ways of reading, and everything that can be wrong."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_plain_riegeli_files_are_refused_clearly(corpus: Path) -> None:
 
 
 def test_files_made_here_are_as_the_peers_are(golden: Path) -> None:
-    """The hash of the tests' writer equals the peer's, so its files are valid evidence."""
+    """The hash of the tests' writer equals array_record's, so files made by this writer are valid test data."""
     data = golden.joinpath(*PEERS[0]).read_bytes()
     assert data.startswith(SIGNATURE)
     for length in range(40):
@@ -272,7 +272,7 @@ def test_reading_continues_after_a_damaged_chunk() -> None:
     assert [row["record"] for row in opened(bytes(first), damage="skip")] == SMALL[2:]
 
 
-def test_a_transposed_chunk_says_what_to_do() -> None:
+def test_the_error_for_a_transposed_chunk_says_what_to_do() -> None:
     data = file_of([chunk_of(b"\0" * 20, 2, 5, b"t")])
     with pytest.raises(ps.UnsupportedError, match="transpose:false"):
         records(data, raw=True)

@@ -105,7 +105,9 @@ def test_nested_dictionaries_that_differ_need_a_stream(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deltas", [False, True])
-def test_a_batch_uses_the_streams_dictionaries_of_its_time(tmp_path: Path, deltas: bool) -> None:
+def test_a_batch_uses_the_dictionaries_before_it_in_the_stream(
+    tmp_path: Path, deltas: bool
+) -> None:
     dictionaries = [["a"], ["a", "b"], ["a", "b", "c"]] if deltas else [["a"], ["x"], ["y", "z"]]
     batches = [
         pa.record_batch({"w": pa.DictionaryArray.from_arrays(pa.array([0, len(d) - 1]), d)})
@@ -182,7 +184,7 @@ def test_take_works_for_kinds_that_pyarrow_cannot_take(tmp_path: Path) -> None:
 
 
 @BOTH
-def test_mmap_borrows_and_proves_a_batch_once(tmp_path: Path, stream: bool) -> None:
+def test_mmap_borrows_and_verifies_a_batch_once(tmp_path: Path, stream: bool) -> None:
     batch = pa.record_batch({"a": np.arange(100_000)})
     path = stored(tmp_path / "a", [batch], stream)
     before = pa.total_allocated_bytes()

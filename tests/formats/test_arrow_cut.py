@@ -1,4 +1,5 @@
-"""Rows cut out of large record batches: equal to what pyarrow reads as a whole, and no less careful."""
+"""Rows read from the middle of large record batches: they must equal the rows that pyarrow reads as a whole, and be
+checked as carefully."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from penstock.storage.local import LocalStorage
 from reading import run_python
 
 COUNT = 1003
-"""Records; no multiple of 8, so that bitmaps end inside a byte."""
+"""The number of records; not a multiple of 8, so that bitmaps end inside a byte."""
 
 TYPES: dict[str, Any] = {
     "bool": (pa.bool_(), lambda n: n % 3 == 0),
@@ -61,7 +62,7 @@ WHOLE: dict[str, Any] = {
     "null": (pa.null(), lambda _: None),
     "dictionary": (pa.dictionary(pa.int8(), pa.string()), lambda n: str(n % 9)),
 }
-"""Types that are read with all of their batch."""
+"""Types that are always read with their whole batch."""
 
 
 def column(type_: Any, value: Any, nulls: bool) -> Any:
@@ -81,7 +82,7 @@ def written(path: Path, batch: Any, kind: str = "file") -> Path:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if these small files were large ones."""
+    """Make penstock treat these small files as large ones."""
     monkeypatch.setattr(arrow, "PART_BYTES", 300)
     monkeypatch.setattr(arrow, "ARROW_WHOLE_BYTES", 600)
     monkeypatch.setattr(arrow, "RUN_BYTES", 100)
@@ -115,7 +116,7 @@ def test_every_type_is_as_pyarrow_reads_it(
 
 
 def test_slices_with_other_offsets_and_no_rows(tmp_path: Path) -> None:
-    """pyarrow may write a slice with offsets that begin anywhere, and an empty array without any."""
+    """pyarrow may write a slice whose offsets do not begin at 0, and an empty array without any offsets."""
     batch = pa.record_batch({k: column(*v, True) for k, v in TYPES.items() if k != "images"})
     for part in (batch.slice(13, 501), batch.slice(0, 0), batch.slice(COUNT - 1)):
         path = written(tmp_path / "x.arrow", part)
@@ -126,7 +127,7 @@ def test_slices_with_other_offsets_and_no_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "lz4", "zstd"])
 def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path, kind: str) -> None:
-    """What is read in parts is checked no less than what pyarrow reads."""
+    """Parts are checked as carefully as batches that pyarrow reads whole."""
     kept = ["bool", "text", "list", "struct", "fixed", "pair", "texts"]
     kept += ["view", "bytes_views"] if kind == "file" else []
     batch = pa.record_batch({k: column(*TYPES[k], True).slice(0, 60) for k in kept})
@@ -152,7 +153,7 @@ def test_every_changed_byte_is_an_error_or_as_pyarrow_reads_it(tmp_path: Path, k
             with pa.ipc.open_file(path) as reader:
                 table = reader.read_all()
         except OSError as error:
-            # It reads parts of the metadata that do not affect the values.
+            # pyarrow reads parts of the metadata that do not affect the values.
             assert "Invalid flatbuffers" in str(error)
             continue
         table.validate(full=True)
@@ -220,8 +221,8 @@ def test_few_rows_of_a_large_batch_read_little(
     assert Counting.num_bytes - before < 2_000_000
 
 
-def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
-    """Each is inflated once if they are read in order, and skipped ones are kept for later reads."""
+def test_parts_of_a_compressed_batch_can_be_read_in_any_order() -> None:
+    """Each part is inflated once if parts are read in order; skipped parts are kept for later reads."""
     begun: list[int] = []
 
     def make() -> Any:
@@ -231,7 +232,7 @@ def test_parts_of_a_compressed_batch_are_had_in_any_order() -> None:
     in_turn = InTurn(make)
     assert [in_turn.part(number) for number in (2, 0, 1, 1, 3, 3)] == [2, 0, 1, 1, 3, 3]
     assert begun == [0, 0, 1, 2, 3]
-    assert in_turn.part(0) == 0  # given away long ago
+    assert in_turn.part(0) == 0  # no longer kept
     assert begun == [0, 0, 1, 2, 3, 0, 0]
 
 
@@ -254,13 +255,13 @@ def test_parts_after_a_fault_are_the_same_fault() -> None:
 
 
 @pytest.mark.parametrize("kind", ["lz4", "zstd"])
-def test_a_fault_of_a_compressed_batch_costs_what_follows_it(tmp_path: Path, kind: str) -> None:
-    """Parts before the fault are delivered; nothing after it can be trusted."""
+def test_a_fault_in_a_compressed_batch_loses_everything_after_it(tmp_path: Path, kind: str) -> None:
+    """Parts before the fault are delivered; everything after it is lost."""
     rng = random.Random(SEED)
     texts = [rng.randbytes(200).hex() for _ in range(2000)]
     path = written(tmp_path / "x.arrow", pa.record_batch({"text": texts}), kind)
     data = bytearray(path.read_bytes())
-    at = len(data) // 2  # and on, over the heads of the codec's blocks
+    at = len(data) // 2  # and further on, across the heads of the codec's blocks
     data[at : at + 200_000] = b"\xff" * 200_000
     path.write_bytes(data)
     with pytest.raises(ps.FormatError):
@@ -286,7 +287,7 @@ def test_lengths_of_compressed_buffers_are_not_believed(tmp_path: Path, claim: i
 
 
 def test_views_that_point_anywhere_are_read_where_they_point(tmp_path: Path) -> None:
-    """What was sorted, filtered or sliced shares its buffers with what it was made of."""
+    """Sorted, filtered or sliced views share their buffers with the original array."""
     rng = random.Random(SEED)
     texts = [
         rng.randbytes(rng.choice([3, 20, 9000])).hex()[: rng.choice([5, 40, 17000])]

@@ -1,4 +1,4 @@
-"""Arrow IPC that is refused, cut, broken or hostile: errors with their place, and limits that hold."""
+"""Arrow IPC files that are unsupported, truncated, damaged or hostile: errors name the position, and limits hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import penstock as ps
 from penstock.contract.format import SkippedRegion
 
 
-def test_what_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
+def test_data_that_is_not_arrow_is_refused_clearly(tmp_path: Path) -> None:
     path = stored(tmp_path / "a", ten(), False)
     with pytest.raises(ps.UnsupportedError, match="raw=True"):
         opened(ARROW, path, raw=True)
@@ -73,7 +73,7 @@ def test_every_truncation_of_a_stream_is_an_error_or_between_batches(tmp_path: P
         except ps.FormatError as error:
             assert error.file == str(tmp_path / "b")
         else:
-            # Neither the end nor the number of a stream's batches is written anywhere.
+            # A stream stores neither its end nor its number of batches.
             assert length in (first, *ends) or length > ends[-1] + 3
             assert table.num_rows in (0, 5, 10)
 
@@ -105,7 +105,7 @@ def test_a_broken_header_is_skipped_on_request(tmp_path: Path, stream: bool) -> 
     ids = scan(reader, ["id"])["id"].to_pylist()
     found = [stretch for group in reader.found_by(1) for stretch in group()]
     (region,) = [one for one in found if isinstance(one, SkippedRegion)]
-    assert found[5] is region  # at its place among the chunks
+    assert found[5] is region  # at its position among the chunks
     assert (region.file, region.start_byte, region.num_records) == (
         str(path),
         chunk.start_byte,

@@ -1,5 +1,5 @@
-"""Pixels of a .beton that are not copied: from their place in the file into a batch of a loader, or after the
-head of a file that a conversion writes."""
+"""Pixels of a .beton that are not copied on the way: from the file directly into a loader's batch, or after a new
+header into the file that a conversion writes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def images_of(column: Any) -> list[bytes]:
 
 @pytest.mark.parametrize("mmap", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_lent_is_what_is_decoded(tmp_path: Path, kind: str, mmap: bool) -> None:
+def test_borrowed_values_equal_decoded_values(tmp_path: Path, kind: str, mmap: bool) -> None:
     dataset = ps.open(beton(tmp_path / "a.beton", kind), mmap=mmap)
     for order in ORDERS.values():
         plain, lent = (take(dataset, order, None, lend=lend) for lend in (False, True))
@@ -84,7 +84,8 @@ def test_a_loader_makes_of_them_what_it_makes_of_files(
     for spec in (ps.Image(48, crop="random", flip=True), ps.Image((70, 33), dtype="float32")):
         for order in (ps.Sequential(), ps.Shuffled(seed=2)):
             lent = ps.Loader(dataset, 16, order=order, decode={"image": spec}, drop_last=False)
-            # A user's function sees columns as the schema says, so no views are passed.
+            # A user's function must get columns with the types of the schema, so no views are
+            # passed to it.
             decode = {"image": spec, "label": lambda column: column.to_numpy()}
             plain = ps.Loader(dataset, 16, order=order, decode=decode, drop_last=False)
             for one, other in zip(lent, plain, strict=True):

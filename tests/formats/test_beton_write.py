@@ -1,4 +1,4 @@
-"""Writing .beton: what goes where, images by every mode, and what is refused."""
+"""Writing .beton: the layout, images in every mode, and what is refused."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ def test_jpegs_that_fit_are_copied_and_others_are_made() -> None:
     assert {(one["width"], one["height"], one["codec"]) for one in sizes} == {(15, 10, "jpeg")}
 
 
-def test_a_jpeg_of_four_colours_is_made_anew(corpus: Path) -> None:
-    """ffcv cannot decode it."""
+def test_a_jpeg_of_four_colours_is_encoded_again(corpus: Path) -> None:
+    """ffcv cannot decode such a JPEG."""
     cmyk = (corpus / "jpeg" / "pillow-tests" / "pil_sample_cmyk.jpg").read_bytes()
     (found,) = back({"image": images([cmyk])}).column("image").to_pylist()
     (wanted,) = encode_images(decode_images([cmyk]), "jpeg").storage.to_pylist()

@@ -1,4 +1,4 @@
-"""Schemas in TensorFlow's terms: what may be asked for, what comes of it, what is refused."""
+"""Schemas in TensorFlow's terms: the allowed features, their columns, and what is refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_dtype_is_given_in_any_of_the_usual_ways(dtype: Any, expected: pa.Data
 
 
 @pytest.mark.parametrize("dtype", ["int32", np.uint8, pa.float64(), bool, "float16", None, 7])
-def test_a_dtype_that_no_example_holds_is_refused(dtype: Any) -> None:
+def test_a_dtype_that_an_example_cannot_hold_is_refused(dtype: Any) -> None:
     with pytest.raises(TypeError, match="int64, float32 and bytes"):
         f.VarLen(dtype)
 
@@ -368,7 +368,7 @@ def test_a_payload_that_is_not_such_a_message_is_reported_with_its_place(tmp_pat
 
 
 def _sequence(number: int) -> bytes:
-    """A key in both parts, `c` in the context only, `l` in the lists only."""
+    """`k` is in both parts, `c` in the context only, and `l` in the lists only."""
 
     def entry(key: bytes, value: bytes) -> bytes:
         return frames.message(1, frames.message(1, key) + frames.message(2, value))
@@ -431,7 +431,7 @@ def test_a_key_of_the_other_part_is_not_a_null(sequences: Path, schema: Any, hin
         _ = ps.open(sequences, schema=schema)[5]
 
 
-def test_a_key_that_begins_like_a_part_is_called_by_all_of_its_name(tmp_path: Path) -> None:
+def test_a_key_that_looks_like_a_prefix_needs_its_full_name(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of([frames.example({"context/k": [3], "k": [4]})]))
     assert ps.open(path, schema={"context/k": f.FixedLen([], "int64")})[0] == {"context/k": 3}

@@ -1,4 +1,5 @@
-"""Ragged and sparse features, and those of SequenceExamples: rows that fit, and rows that do not."""
+"""Ragged and sparse features, and those of SequenceExamples: rows that match their partitions, and rows that do
+not."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_rows_that_misfit_are_refused_or_cut_short(partition: Any, numbers: list
 
 
 CORNERS = [
-    # partitions, those of TensorFlow, their numbers, values, what it makes of them unvalidated and validated
+    # name, partitions, their numbers, values, TensorFlow's result without and with validation
     ("uniform rows of rows", [2, "RowLengths"], [1, 1, 1], [1, 2, 3], [[[1], [2]]], None),
     ("uniform rows of none", [2, "RowLengths"], [3], [1, 2, 3], [], None),
     ("uniform rows of values", ["RowLengths", 2], [1], [1, 2, 3], None, None),

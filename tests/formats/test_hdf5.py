@@ -1,4 +1,4 @@
-"""Reading HDF5: what makes a table, types, storage of any kind, random access by chunks."""
+"""Reading HDF5: which datasets make a table, types, every kind of storage, random access by chunks."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def datasets_of(file: h5py.File) -> list[str]:
 
 
 def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
-    """Each dataset of each file alone. A dataset that ends in an error says which and why."""
+    """Each dataset of each file is read alone. If it cannot be read, the error names the dataset and the reason."""
     read = refused = 0
     paths = sorted(p for p in CORPUS.rglob("*") if p.suffix in (".h5", ".hdf5"))
     assert len(paths) > 70, f"the corpus is not at {CORPUS}"
@@ -86,7 +86,7 @@ def test_the_corpus_reads_as_h5py_reads_it_or_says_why_not() -> None:
                 continue
             assert found.num_rows == len(dataset)
             check_values(path, name, found)
-    # Refused: plug-in filters, null dataspaces, times, and text inside of structures.
+    # penstock refuses plug-in filters, null dataspaces, times, and text inside structures.
     assert (read, refused) == (442, 65)
 
 
@@ -151,7 +151,7 @@ def test_datasets_choose_by_name_or_group(tmp_path: Path) -> None:
         opened(path, datasets="a")
 
 
-def test_a_group_that_is_its_own_ancestor_is_walked_once(tmp_path: Path) -> None:
+def test_a_group_that_contains_itself_is_visited_once(tmp_path: Path) -> None:
     path = made(tmp_path, g__x=np.arange(3))
     with h5py.File(path, "a") as file:
         file["g/up"] = file["/"]
@@ -192,7 +192,7 @@ def test_values_equal_h5pys_however_they_are_stored(store: str, tmp_path: Path) 
         elif options:
             options["chunks"] = (options["chunks"], *data.shape[1:])
         if "scaleoffset" in options and (data.dtype.kind == "f" or data.dtype.itemsize == 1):
-            continue  # of bytes libhdf5 itself cannot read what it wrote
+            continue  # libhdf5 itself cannot read what it wrote for bytes
         path = made(tmp_path, x=(data, options))
         assert np.array_equal(array_of(table(path).column("x")), data), name
         numbers = np.random.default_rng(1).integers(0, 100, 30)
@@ -342,7 +342,7 @@ except ps.UnsupportedError as error:
     print(error.hint)
 """
     assert run_python(code, str(GOLDEN)).strip() == "pip install 'penstock[hdf5]'"
-    # A file is not damaged because nothing here can read it.
+    # A file that nothing here can read is not necessarily damaged.
     assert run_python(code.replace("open", "verify"), str(GOLDEN)).strip() == (
         "pip install 'penstock[hdf5]'"
     )

@@ -1,4 +1,4 @@
-"""HDF5 that is refused: what leads to other files, claims too much, has no Arrow type or is broken."""
+"""HDF5 files that are refused: they lead to other files, claim too much, have no Arrow type or are damaged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from reading import run_python
 
 
 def canaries(folder: Path) -> dict[str, str]:
-    """Files that lead to others. Each of the others is a pipe without a writer: a process that opens
-    one waits for ever."""
+    """Files that refer to other files. Each of these is a pipe without a writer, so a process that opens one waits
+    for ever."""
     pipe = folder / "pipe"
     os.mkfifo(pipe)
     found: dict[str, str] = {}
@@ -123,7 +123,7 @@ def test_a_structure_with_text_of_any_length_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["references", "lists of structures", "raw"])
-def test_what_arrow_has_nothing_for_is_refused(what: str, tmp_path: Path) -> None:
+def test_values_without_an_arrow_type_are_refused(what: str, tmp_path: Path) -> None:
     path = str(tmp_path / "a.h5")
     with h5py.File(path, "w") as file:
         file["x"] = np.arange(2)
@@ -184,7 +184,7 @@ print("done")
 @pytest.mark.parametrize("layout", ["chunks", "text", "groups", "attributes"])
 @pytest.mark.parametrize("libver", ["earliest", "latest"])
 def test_broken_files_end_in_data_or_an_error(layout: str, libver: str, tmp_path: Path) -> None:
-    """In separate processes, because penstock cannot promise what libhdf5 does with them."""
+    """Files are read in separate processes, because penstock cannot know what libhdf5 does with them."""
     path = tmp_path / "a.h5"
     with h5py.File(path, "w", libver=libver) as file:
         if layout == "chunks":
@@ -238,7 +238,7 @@ except ps.FormatError as error:
     assert "shorter than its checksum" in run_python(code)
 
 
-def test_a_file_left_open_does_not_end_python_badly(tmp_path: Path) -> None:
+def test_a_file_left_open_does_not_crash_python_at_exit(tmp_path: Path) -> None:
     path = made(tmp_path, s=["a", "b"])
     code = f"import penstock as ps\nds = ps.open({path!r})\nprint(next(iter(ds)))"
     assert run_python(code).strip() == "{'s': 'a'}"
@@ -249,7 +249,7 @@ def test_a_file_that_is_being_written_is_refused(tmp_path: Path) -> None:
     with h5py.File(path, "w", libver="latest") as file:
         file["x"] = np.arange(3)
         file.flush()
-        with pytest.raises(BlockingIOError, match="another program writes"):
+        with pytest.raises(BlockingIOError, match="another program is writing"):
             opened(str(path))
         file.swmr_mode = True
         with pytest.raises(ps.FormatError, match="marked as being written"):

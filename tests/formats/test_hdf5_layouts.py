@@ -1,4 +1,4 @@
-"""Datasets of any layout: the records are those that h5py reads, however they are asked for."""
+"""Datasets of any layout: the records equal those that h5py reads, by every way to read them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dataset(path: Path, rng: np.random.Generator) -> Any:
 
 
 def values_of(column: Any) -> list[Any]:
-    """All values of a column, flat."""
+    """All values of a column, flattened."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ExtensionArray):

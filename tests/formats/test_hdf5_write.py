@@ -1,4 +1,4 @@
-"""Writing HDF5: types that come back, what h5py reads, options, what is refused."""
+"""Writing HDF5: types that read back, what h5py reads, options, and what is refused."""
 
 from __future__ import annotations
 

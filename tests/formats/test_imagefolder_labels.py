@@ -1,4 +1,4 @@
-"""Tables of labels next to images as text: JSON in its forms, and CSV without changing a value."""
+"""Tables of labels next to images, as text: JSON in its forms, and CSV, whose values must not change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IMAGES = [one.as_py() for one in ps.encode_images(PIXELS, "png")]
 
 
 def laid(folder: Path, images: int, **tables: str | bytes) -> Path:
-    """A folder of images 0.png, 1.png, ... and of tables, whose names have `__` for a point."""
+    """A folder of images 0.png, 1.png, ... and of tables. In the names of tables, `__` stands for a dot."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(images):
         (folder / f"{number}.png").write_bytes(IMAGES[number])
@@ -31,7 +31,7 @@ def laid(folder: Path, images: int, **tables: str | bytes) -> Path:
 
 
 def of_csv(folder: Path, values: list[str]) -> tuple[str, list[Any]]:
-    """The type and the values of a column whose cells are written so in a CSV."""
+    """The type and the values of a column of CSV cells with these texts."""
     rows = "".join(f"{n % 4}.png,{value}\n" for n, value in enumerate(values))
     images = min(len(values), 4)
     column = pa.table(ps.open(laid(folder, images, metadata__csv=f"file_name,v\n{rows}")))["v"]
@@ -178,7 +178,7 @@ def test_json_rows_may_differ_in_names_and_in_kinds_of_number(tmp_path: Path) ->
 
 
 def test_strings_without_an_end_take_no_longer_than_others(tmp_path: Path) -> None:
-    # An earlier version took each quote for the beginning of a string that goes to the end of the file.
+    # An earlier version treated each quote as the start of a string up to the end of the file.
     with pytest.raises(ps.FormatError):
         ps.open(laid(tmp_path, 1, metadata__json='[{"' + '\\"' * 2_000_000))
 

@@ -1,5 +1,5 @@
-"""Byte strings on their way from one file to another are views into what was read, if they are long:
-the file is the same as if they had been copied."""
+"""Long byte strings pass from one file to another as views into the buffer that was read. The new file must be the
+same as if they had been copied."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ FIELD = {"recordio": "data", "beton": "data", "webdataset": "bin", "tfrecord": "
 
 
 def values(count: int, seed: int = 0) -> list[bytes]:
-    """Byte strings around the lengths from which views are used and passed on."""
+    """Byte strings with lengths around the limits for views."""
     rng = np.random.default_rng(seed)
     lengths = [1, 11, 12, 13, 14, 600, 16383, 16384, 16385, 70_001]
     return [rng.bytes(int(rng.choice(lengths))) for _ in range(count)]
@@ -119,7 +119,7 @@ def test_large_images_are_converted_as_they_are(tmp_path, source, target):
     assert len(ps.open(str(shuffled))) == 50
 
 
-def test_skipped_damage_is_not_lent(tmp_path):
+def test_skipped_damage_is_not_borrowed(tmp_path):
     path = tmp_path / "a.tfrecord"
     ps.write({"image": pictures(20).storage}, path)
     data = bytearray(path.read_bytes())
@@ -167,7 +167,7 @@ def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
     stored = found.storage if isinstance(found, pa.ExtensionArray) else found
     assert stored.type == pa.binary_view()
     assert stored.to_pylist() == [images.storage[int(n)].as_py() for n in order]
-    # As many as were read, and not some for each record.
+    # The number of buffers is that of reads, not proportional to the number of records.
     assert len(stored.buffers()) <= 2 + 2 * 5
     assert _taken_bytes(pa.record_batch({"image": found})) == sum(map(len, stored.to_pylist()))
     target = tmp_path / "b.tfrecord"
@@ -180,7 +180,7 @@ def test_images_of_several_shards_are_taken_in_any_order(tmp_path, kind):
     "kinds", [("tar", "tfrecord"), ("tfrecord", "tar"), ("tfrecord", "msgpack")]
 )
 @pytest.mark.parametrize("shuffle", [None, 4])
-def test_shards_of_several_formats_are_lent_together(tmp_path, kinds, shuffle):
+def test_shards_of_several_formats_are_borrowed_together(tmp_path, kinds, shuffle):
     images = pictures(30).storage
     paths = []
     for number, kind in enumerate(kinds):

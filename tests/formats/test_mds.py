@@ -1,4 +1,4 @@
-"""MDS: the peer's files, every encoding, and everything that can be wrong with a shard."""
+"""MDS: files written by mosaicml-streaming, every encoding, and everything that can be wrong with a shard."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_exact_numbers_stay_exact() -> None:
     assert column(one_column("str_decimal", [b"1.10"])) == ["1.10"]
 
 
-def test_a_number_that_no_column_holds_can_be_had_as_text() -> None:
+def test_a_number_that_no_column_can_hold_can_be_read_as_text() -> None:
     data = one_column("str_int", [b"1", b"9" * 50])
     with pytest.raises(ps.SchemaError, match="string") as caught:
         column(data)
@@ -163,7 +163,7 @@ def test_arrays_of_several_axes_are_tensors() -> None:
     assert as_arrays(field, dataset.take([0, 1])["x"].to_pylist()) == wanted
 
 
-def test_an_array_unlike_the_first_can_be_had_as_stored() -> None:
+def test_an_array_unlike_the_first_can_be_read_as_stored() -> None:
     data = [array("int16", np.arange(3), 17, 0), array("int32", np.arange(3), 33, 0)]
     with pytest.raises(ps.SchemaError, match="binary") as caught:
         column(one_column("ndarray", data))
@@ -266,7 +266,7 @@ def test_text_that_is_not_utf8_is_an_error_with_its_place() -> None:
     assert (caught.value.record, caught.value.field) == (1, "x")
 
 
-def test_long_and_short_values_are_cut_where_they_should_be() -> None:
+def test_long_and_short_values_are_truncated_at_the_right_length() -> None:
     values = [bytes([n % 251]) * n for n in (0, 1, 11, 12, 13, 14, 100, 5000, 12, 3)]
     assert column(one_column("bytes", values)) == values
     dataset = opened(one_column("bytes", values))
@@ -399,7 +399,7 @@ def test_a_config_that_is_not_a_config_is_refused(text: bytes) -> None:
 
 def test_records_with_wrong_sizes_are_refused() -> None:
     data = bytearray(simple([1, 2, 3]))
-    start = struct.unpack_from("<I", data, 8)[0]  # of record 1
+    start = struct.unpack_from("<I", data, 8)[0]  # the position of record 1
     for size in (0, 1, 3, 1 << 31, (1 << 32) - 1):
         struct.pack_into("<I", data, start, size)
         with pytest.raises(ps.FormatError, match="do not add up") as caught:
@@ -427,7 +427,7 @@ def test_other_files_are_not_taken_for_shards() -> None:
     assert fmt.sniff(many[:4096], len(many))
 
 
-def test_of_large_records_only_what_is_wanted_is_read() -> None:
+def test_only_the_needed_bytes_of_large_records_are_read() -> None:
     columns = {"big": ("bytes", None), "t": ("str", None), "x": ("uint16", 2)}
     rows = [{"big": bytes([n]) * 40_000, "t": b"t%d" % n, "x": bytes([n, 0])} for n in range(120)]
     data = bytearray(shard(columns, rows))

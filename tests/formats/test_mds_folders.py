@@ -1,4 +1,4 @@
-"""Folders of MDS shards: what index.json says, and what it may not say."""
+"""Folders of MDS shards: the contents of index.json, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_index_json_of_another_program_is_not_a_list(tmp_path: Path) -> None:
         (tmp_path / "index.json").write_text(text)
         ps.write({"x": [1]}, tmp_path / "a.tfrecord", overwrite=True)
         with pytest.raises(ps.FormatError):
-            len(ps.open(tmp_path))  # index.json itself is of no known format
+            len(ps.open(tmp_path))  # index.json itself has no known data format
         assert ids(tmp_path / "a.tfrecord") == [1]
 
 

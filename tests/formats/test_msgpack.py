@@ -1,4 +1,4 @@
-"""Reading MessagePack: what becomes of each kind of value, of NumPy's arrays and of odd files."""
+"""Reading MessagePack: every kind of value, NumPy arrays, and unusual files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_file_of_the_corpus_is_what_the_manifest_states(path: Path) -> None:
 
 
 def _with_nulls(value: Any) -> Any:
-    """Maps in a list have the keys of all of them."""
+    """Maps in a list get the keys of all of them, with None for missing values."""
     if isinstance(value, dict):
         return {key: _with_nulls(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -144,6 +144,50 @@ def test_bytes_that_are_not_text_make_a_binary_column() -> None:
     with pytest.raises(ps.FormatError, match="not UTF-8") as caught:
         table(packed({"v": "x"}) + b"\x81\xa1v\xa1\xff", infer_records=1)
     assert (caught.value.record, caught.value.field) == (1, "v")
+
+
+CAPTIONS = [
+    {"caption": b"caf\xc3\xa9", "tags": [b"a", "b"], "box": {"kind": b"cat"}},
+    {"caption": "plain", "tags": [], "box": None},
+    {"tags": None, "box": {"kind": "dog"}},
+]
+TEXTS = [
+    {"caption": "café", "tags": ["a", "b"], "box": {"kind": "cat"}},
+    {"caption": "plain", "tags": [], "box": None},
+    {"caption": None, "tags": None, "box": {"kind": "dog"}},
+]
+
+
+def test_types_and_schema_read_bin_as_strings(tmp_path: Path) -> None:
+    path = tmp_path / "a.msgpack"
+    path.write_bytes(packed(*CAPTIONS))
+    assert ps.open(path).schema.field("caption").type == pa.binary()
+    types = {"caption": "string", "tags": "string", "box": pa.struct([("kind", pa.string())])}
+    ds = ps.open(path, types=types)
+    assert list(ds) == TEXTS
+    assert ps.open(path, schema=ds.schema).to_table().to_pylist() == TEXTS
+    ps.convert(path, tmp_path / "a.parquet", types=types)
+    assert list(ps.open(tmp_path / "a.parquet")) == TEXTS
+    for type_ in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        found = ps.open(path, types={"caption": type_})
+        assert found.schema.field("caption").type == type_
+        assert found.to_table(["caption"])["caption"].to_pylist() == ["café", "plain", None]
+
+
+@pytest.mark.parametrize("word", ["types", "text"])
+def test_bytes_that_are_no_text_are_an_error_with_file_and_record(
+    tmp_path: Path, word: str
+) -> None:
+    path = tmp_path / "a.msgpack"
+    path.write_bytes(packed(*CAPTIONS, {"caption": b"\xff"}, *CAPTIONS))
+    given = {"types": {"caption": "string"}} if word == "types" else {"text": ["caption"]}
+    with pytest.raises(ps.FormatError, match="not UTF-8, as a string must be") as caught:
+        ps.convert(path, tmp_path / "a.parquet", **given)
+    error = caught.value
+    assert (error.file, error.record, error.field) == (str(path), 3, "caption")
+    ds = ps.open(path, types={"caption": "string"}, damage="skip")
+    assert [record["caption"] for record in ds] == [one["caption"] for one in TEXTS] * 2
+    assert [region.num_records for region in ds.damage] == [1]
 
 
 def test_timestamps_of_all_sizes_are_nanoseconds_in_utc() -> None:

@@ -1,4 +1,4 @@
-"""MessagePack that is cut, broken or hostile: errors with their place, and limits that hold."""
+"""MessagePack files that are truncated, damaged or hostile: errors name the position, and limits hold."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def values(column: Any) -> Any:
     found = found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
     if not hasattr(found, "to_numpy_ndarray"):
         return found.to_pylist()
-    if found.type.value_type == pa.bool_():  # which pyarrow has no tensors of
+    if found.type.value_type == pa.bool_():  # for which pyarrow has no tensors
         flat = np.array(found.storage.flatten().to_pylist(), bool)
         return flat.reshape(len(found), *found.type.shape).tolist()
     return found.to_numpy_ndarray().tolist()

@@ -1,4 +1,4 @@
-"""npy files that are cut, or longer than their header says, read with damage skipped."""
+"""npy files that are truncated, or longer than their header says, read with damage skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WAYS = ["stop", "skip"]
 
 
 def cut_file(path: Path, array: np.ndarray, num_bytes: int) -> int:
-    """Write an array, cut bytes off its end, and return how many are left."""
+    """Write an array, remove bytes from the end of its file, and return how many are left."""
     np.save(path, array)
     data = path.read_bytes()[:-num_bytes]
     path.write_bytes(data)
@@ -41,7 +41,7 @@ def test_the_records_before_a_truncation_are_delivered_and_the_others_reported(
         ds.take([993])
 
 
-def test_a_truncated_file_among_others_costs_only_its_records(tmp_path: Path) -> None:
+def test_a_truncated_file_among_others_loses_only_its_records(tmp_path: Path) -> None:
     cut_file(tmp_path / "a.npy", np.arange(20).reshape(10, 2), 1)
     np.save(tmp_path / "b.npy", np.arange(100, 120).reshape(10, 2))
     ds = ps.open(tmp_path, damage="stop")
@@ -62,7 +62,7 @@ def test_bytes_after_an_array_are_skipped_and_reported(tmp_path: Path, damage: s
 
 
 @pytest.mark.parametrize("damage", WAYS)
-def test_a_cut_that_costs_every_record_a_part_is_an_error(tmp_path: Path, damage: str) -> None:
+def test_a_truncation_that_affects_every_record_is_an_error(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "a.npy"
     cut_file(path, np.asfortranarray(np.arange(20).reshape(10, 2)), 1)
     with pytest.raises(ps.TruncatedError, match="truncated"):

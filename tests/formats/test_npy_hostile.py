@@ -1,4 +1,5 @@
-"""npy files that are refused: headers that are not literals, objects, false claims, and truncated or flipped files."""
+"""npy files that are refused: headers that are not literals, object arrays, false claims, and truncated or changed
+files."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def test_a_header_that_is_not_a_literal_is_refused(name: str, tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-def test_no_header_takes_long_or_much() -> None:
-    """A megabyte of the worst nesting, of fields and of digits, within a second and 300 MB."""
+def test_no_header_takes_much_time_or_memory() -> None:
+    """A megabyte of the worst nesting, the most fields, or the longest numbers is read within a second and 300 MB."""
     code = """
 import sys, time
 import penstock as ps

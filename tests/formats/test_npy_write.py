@@ -1,4 +1,4 @@
-"""Writing npy: what NumPy reads, structures, text, nulls, and what is refused."""
+"""Writing npy: files that NumPy reads, structures, text, nulls, and what is refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_what_an_array_cannot_hold_is_refused_before_the_first_byte(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_null_is_refused_with_its_record_but_not_a_time_is_kept(tmp_path: Path) -> None:
+def test_a_null_is_refused_with_its_record_except_in_times(tmp_path: Path) -> None:
     numbers = pa.chunked_array([[1, 2], [3, None]])
     with pytest.raises(ps.SchemaError, match="record 3, field 'data'"):
         written(pa.table({"data": numbers}), tmp_path)

@@ -1,4 +1,4 @@
-"""Reading npz: what makes a table, members of any kind, columns that take several arrays."""
+"""Reading npz: which arrays make a table, members of every kind, columns that are stored as several arrays."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_zip64_archives_are_read() -> None:
     with zipfile.ZipFile(out, "w") as archive, archive.open("x.npy", "w", force_zip64=True) as file:
         file.write(member())
     assert table(out.getvalue()).to_pydict() == {"x": [0, 1, 2, 3, 4]}
-    # The directory's own numbers in 64 bits, as of an archive beyond 4 GiB.
+    # The directory's numbers in 64 bits, as in an archive beyond 4 GiB.
     data = bytearray(npz(x=np.arange(3)))
     end = data.rindex(b"PK\5\6")
     count, _, size, start = struct.unpack_from("<HHII", data, end + 8)

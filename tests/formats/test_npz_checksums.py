@@ -1,4 +1,4 @@
-"""The CRC-32 of stored members: compared by verify always, in reading whenever a whole member is read."""
+"""The CRC-32 of stored members: verify always compares it, and reading compares it when a whole member is read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def table_of(path: Path, **options: Any) -> pa.Table:
 
 
 def rich(path: Path, compression: str | None) -> None:
-    """Arrays of several members, and types in the archive's comment."""
+    """Columns that are stored as several members, and types in the archive's comment."""
     table = {
         "id": pa.array(range(40), pa.int32()),
         "text": pa.array([f"number {n}" if n % 7 else None for n in range(40)], pa.large_string()),
@@ -45,7 +45,7 @@ def rich(path: Path, compression: str | None) -> None:
 
 
 @pytest.mark.parametrize("compression", [None, "deflate"])
-def test_no_flipped_bit_is_silent(compression: str | None, tmp_path: Path) -> None:
+def test_every_flipped_bit_is_detected(compression: str | None, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     rich(path, compression)
     right, wanted = path.read_bytes(), table_of(path)

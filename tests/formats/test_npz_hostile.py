@@ -1,4 +1,4 @@
-"""npz archives with false claims, truncated or flipped, or that inflate to more than they say."""
+"""npz archives with false claims, truncated or changed archives, and members that inflate to more than they claim."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_flipped_and_cut_archives_end_in_data_or_an_error() -> None:
 
 
 def archive(packed: bytes, crc: int, size: int) -> bytes:
-    """A zip archive of one deflated member x.npy, whatever its bytes are."""
+    """A zip archive of one deflated member x.npy with any contents."""
     name = b"x.npy"
     facts = struct.pack("<IIIHH", crc, len(packed), size, len(name), 0)
     local = struct.pack("<IHHHHH", 0x04034B50, 20, 0, 8, 0, 0) + facts + name + packed

@@ -1,4 +1,4 @@
-"""Writing npz: types that come back, plain archives, names and types that are refused."""
+"""Writing npz: types that read back, plain archives, and names and types that are refused."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def test_names_that_npz_keeps_are_refused_before_the_first_byte(name: str, tmp_p
 @pytest.mark.parametrize(
     "kind", [pa.decimal128(5, 2), pa.map_(pa.int8(), pa.int8()), pa.time32("s")]
 )
-def test_what_no_arrays_hold_is_refused_before_the_first_byte(kind: Any, tmp_path: Path) -> None:
+def test_values_that_arrays_cannot_hold_are_refused_before_the_first_byte(
+    kind: Any, tmp_path: Path
+) -> None:
     with pytest.raises(ps.SchemaError, match="field 'x'"):
         ps.write(pa.table({"x": pa.array([], kind)}), str(tmp_path / "w.npz"))
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""A field with whole numbers in some records and floats in others can be read if no value changes."""
+"""A field with integers in some records and floats in others can be read if no value changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parquet pages that claim more than they have."""
+"""Parquet pages that claim more data than they have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ try:
 except ps.FormatError:
     print(re.search(r"VmHWM:\s+(\d+)", open("/proc/self/status").read())[1])
 """
-"""It prints the KiB that it had at most."""
+"""A program that prints its peak memory in KiB."""
 
 
 def test_a_page_that_claims_2_gib_costs_neither_memory_nor_time(tmp_path: Path) -> None:

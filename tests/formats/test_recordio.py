@@ -39,7 +39,7 @@ def test_golden_files_give_their_records_and_then_their_fault(name: str) -> None
         assert isinstance(found.error, ps.FormatError)
         assert (found.error.record, found.error.byte) == (13, 484)
     else:
-        # MXNet drops the record of the last one without a word.
+        # MXNet silently drops the record of the last part.
         assert isinstance(found.error, ps.TruncatedError)
         assert found.error.record == len(found.records)
 
@@ -141,7 +141,7 @@ def test_a_detection_pack_has_as_many_labels_as_its_flag_says() -> None:
 # -- what is read ---------------------------------------------------------------------------------
 
 
-def test_labels_are_a_number_so_many_or_lists() -> None:
+def test_labels_are_numbers_or_lists_of_fixed_or_any_length() -> None:
     kinds: list[tuple[list[Any], pa.DataType]] = [
         ([1.0, 2.0], pa.float32()),
         ([[1.0, 2.0], [3.0, 4.0]], pa.list_(pa.float32(), 2)),
@@ -157,7 +157,8 @@ def test_labels_are_a_number_so_many_or_lists() -> None:
 
 
 def test_a_face_pack_opens(tmp_path: Path) -> None:
-    # Record 0 says where the identities are and has no image. The identities at the end have no image either.
+    # Record 0 has no image: it gives the positions of the identities. The identities at the end
+    # have no image either.
     faces = [rules.pack([7.0, 9.0], b"", 0)]
     faces += [rules.pack(float(n // 2), JPEG + bytes(n), n) for n in range(1, 7)]
     faces += [rules.pack([1.0, 3.0], b"", 7), rules.pack([3.0, 7.0], b"", 8)]
@@ -167,7 +168,7 @@ def test_a_face_pack_opens(tmp_path: Path) -> None:
     assert [row["image"] for row in found[1:7]] == [JPEG + bytes(n) for n in range(1, 7)]
 
 
-def test_a_later_record_with_other_labels_is_named_with_what_to_try() -> None:
+def test_a_later_record_with_other_labels_is_named_with_a_hint() -> None:
     labels: list[Any] = [1.0] * 1500
     labels[1300] = [1.0, 2.0]
     dataset = opened(pack_file(labels))

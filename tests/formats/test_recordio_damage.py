@@ -1,4 +1,5 @@
-"""RecordIO that is cut, flipped or hostile: what is read of it, found by its index and repaired."""
+"""RecordIO files that are truncated, changed or hostile: what is read from them, with and without an index, and what
+is repaired."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def small_file() -> bytes:
 
 
 @pytest.mark.parametrize("damage", ["error", "skip"])
-def test_no_cut_or_flip_of_a_file_gives_what_is_not_there(damage: str) -> None:
+def test_no_truncated_or_changed_file_gives_false_records(damage: str) -> None:
     data = small_file()
     for cut in range(len(data)):
         try:
@@ -69,7 +70,7 @@ def test_an_index_finds_bit_rot_that_the_format_cannot(tmp_path: Path) -> None:
     assert len(rows(ps.open(str(path), damage="skip"))) == 2
 
 
-def test_verify_and_repair_leave_out_what_is_broken(tmp_path: Path) -> None:
+def test_verify_reports_and_repair_leaves_out_broken_records(tmp_path: Path) -> None:
     path = tmp_path / "a.rec"
     payloads = [b"first", b"second" + rules.MAGIC_BYTES * 4, b"third record", b"fourth"]
     data = bytearray(rules.file_of(payloads))
@@ -85,7 +86,8 @@ def test_verify_and_repair_leave_out_what_is_broken(tmp_path: Path) -> None:
 
 
 def hostile_files() -> dict[str, bytes]:
-    """Shapes that would cost the square of their size, were every place followed to its end."""
+    """Files for which the time would grow with the square of their size, if penstock followed every possible frame to
+    its end."""
     empty = rules.part(0, b"")
     count = 60_000
     heads = b"".join(

@@ -1,4 +1,4 @@
-"""A feature list stays a feature list wherever its records are written again; TensorFlow is the oracle."""
+"""A feature list stays a feature list when its records are written again; results are compared with TensorFlow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def strings(*values: bytes) -> Any:
 
 
 def sequence(context: dict[str, Any], lists: dict[str, list[Any]]) -> Any:
-    """A message. A part without features is left out."""
+    """A SequenceExample. A part without features is left out."""
     features = {key: tf.train.FeatureList(feature=frames) for key, frames in lists.items()}
     return tf.train.SequenceExample(
         context=tf.train.Features(feature=context) if context else None,
@@ -44,7 +44,7 @@ def sequence(context: dict[str, Any], lists: dict[str, list[Any]]) -> Any:
 
 
 def video(n: int) -> Any:
-    """One value a frame, several a frame, none at all, and lists that some records lack."""
+    """Feature lists with one value per frame, several per frame, and none, and lists that some records lack."""
     lists = {
         "frame": [strings(b"frame %d of %d" % (j, n)) for j in range(n % 4)],
         "at": [floats(j / 2) for j in range(n % 4)],
@@ -56,7 +56,7 @@ def video(n: int) -> Any:
 
 
 def both(n: int) -> Any:
-    """A key in the context and in the feature lists."""
+    """A key that is both in the context and in the feature lists."""
     lists = {"both": [ints(n, j) for j in range(n % 3)], "one": [ints(j) for j in range(n % 3)]}
     return sequence({"id": ints(n), "both": ints(-n), "one": floats(n)}, lists)
 
@@ -81,7 +81,7 @@ def messages(path: Any) -> list[Any]:
 
 
 def parsed(path: Any) -> list[Any]:
-    """The videos of a file by TensorFlow's parser of one SequenceExample at a time."""
+    """The videos in a file, parsed by TensorFlow one SequenceExample at a time."""
     context = {"id": tf.io.FixedLenFeature([], tf.int64), "tags": tf.io.RaggedFeature(tf.string)}
     lists = {
         "frame": tf.io.FixedLenSequenceFeature([], tf.string),
@@ -197,7 +197,7 @@ def test_a_feature_list_takes_a_list_for_each_record(tmp_path: Path) -> None:
     with pytest.raises(ps.SchemaError, match=r"frame.*feature list.*a list in each record"):
         ps.write(pa.table({"frame": [1]}, schema=schema), path)
     assert not list(tmp_path.iterdir())
-    # A column of nulls holds nothing that could be of another type.
+    # A column of nulls has no value that could have a different type.
     schema = pa.schema([pa.field("frame", pa.null(), metadata=LISTS)])
     ps.write(pa.table({"frame": [None]}, schema=schema), path)
     assert payloads(path) == [b"\x12\0"]
@@ -263,7 +263,7 @@ def test_appending_a_dataset_to_a_dataset_of_its_kind_joins_them(tmp_path: Path)
         more = made(tmp_path / "more", make, 25)
         ps.append(ps.open(more), path)
         assert messages(path) == [make(n) for n in [*range(NUM_RECORDS), *range(25)]]
-    # One of the two parts of a key may have no value.
+    # In one of its two parts, a key may have no value.
     new = {"context/both": [None], "feature_lists/both": [[[5]]], "id": [1]}
     ps.append(new | {"context/one": [2.0], "feature_lists/one": [None]}, path)
     assert messages(path)[-1] == sequence({"id": ints(1), "one": floats(2)}, {"both": [ints(5)]})
@@ -287,7 +287,7 @@ def test_a_new_shard_has_the_feature_lists_of_the_other_shards(tmp_path: Path) -
         ({"frame": [[[b"a", b"b"]]]}, "frame"),
     ],
 )
-def test_what_would_land_in_another_part_is_not_appended(
+def test_a_feature_that_would_land_in_another_part_is_not_appended(
     tmp_path: Path, new: dict[str, Any], message: str
 ) -> None:
     path = made(tmp_path)
@@ -326,7 +326,7 @@ def test_raw_records_with_a_list_in_the_context_are_not_appended(tmp_path: Path)
 def test_files_whose_feature_lists_look_different_are_read_together(
     rows: list[Any], order: list[int], infer: int | str, tmp_path: Path
 ) -> None:
-    """One value in every frame of one file, several or none in another's."""
+    """In one file each frame has one value; in the other, frames have several values or none."""
     paths: list[str] = []
     for number, row in enumerate(rows):
         paths.append(str(tmp_path / f"{number}.tfrecord"))

@@ -1,4 +1,4 @@
-"""A writer that was stopped in the middle of its work makes no file that lacks records."""
+"""A writer that is stopped early never makes a file that lacks records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both dialects of tf.train.Example against what protobuf and TensorFlow made of the same bytes."""
+"""Both dialects of tf.train.Example, compared with the results of protobuf and TensorFlow for the same bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cases(*names: str) -> list[Any]:
 
 
 def batch_of(case: dict[str, Any]) -> tuple[list[bytes], Any]:
-    """The payloads of a case and the answer of TensorFlow's batch form."""
+    """The payloads of a case, and TensorFlow's result for them as a batch."""
     for key in ("parse_example_batch_of_1", "parse_example"):
         if key in case:
             break
@@ -108,7 +108,7 @@ def test_protobuf_dialect_answers_as_example_from_string(case: dict[str, Any]) -
     assert tfe.plain(row) == {k: v if v is None else tfe.value(v[1]) for k, v in expected.items()}
 
 
-# Found by comparing with protobuf: bytes that do not count in the end are read all the same
+# Found by comparing with protobuf: bytes that do not affect the result are parsed all the same
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def field(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2, len(content)]) + content
 
 
-# Against the reference programs themselves, on bytes that no sane program would write
+# Compared with the reference programs themselves, on bytes that no sane program would write
 
 
 def test_protobuf_dialect_agrees_with_protobuf_on_odd_examples() -> None:
@@ -241,7 +241,7 @@ def test_tensorflow_dialect_agrees_with_tensorflow_on_odd_examples(
 
 
 def spares_tensorflow(payload: bytes, schema: dict[str, Any]) -> bool:
-    """Whether TensorFlow is not to see this: it would reserve gigabytes for a long length, and it
-    writes unpacked floats past the end of a dense tensor."""
+    """Whether TensorFlow must not read this: for a long length it would reserve gigabytes, and it writes unpacked
+    floats past the end of a dense tensor."""
     dense = any(isinstance(x, f.FixedLen) and x.dtype == pa.float32() for x in schema.values())
     return bool(re.search(rb"[\x80-\xff]{4}", payload)) or (dense and b"\x0d" in payload)

@@ -1,4 +1,5 @@
-"""Keys and parts of messages that names and types of columns hardly show, but that survive other formats."""
+"""Keys and parts of messages that the names and types of columns do not fully show. They must survive a conversion to
+other formats and back."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def test_a_renamed_column_goes_by_its_new_name(tmp_path: Path) -> None:
 def test_a_frame_without_a_type_among_frames_of_one_value(
     records: list[list[list[int] | None]], tmp_path: Path
 ) -> None:
-    """Such a frame has no value, so that not every frame has one."""
+    """Such a frame has no value, so the frames do not all have one value."""
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.file_of([sequence({}, {"x": rows}) for rows in records]))
     found = pa.table(ps.open(path))["x"].to_pylist()

@@ -1,4 +1,4 @@
-"""Reading TFRecord: the golden files, how it is recognised, and hostile lengths."""
+"""Reading TFRecord: the golden files, detection of the format, and hostile lengths."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ STRICTER = {
     "missing_gzip_trailer.tfrecord.gz": ps.TruncatedError,
     "two_streams.tfrecord.z": ps.FormatError,
 }
-# Files at which TensorFlow stops silently and penstock continues: the file of which this is a part.
+# Files at which TensorFlow stops silently and penstock continues, each with the longer file that it
+# is a part of.
 FURTHER = {
     "empty_member_first.tfrecord.gz": "gzip.tfrecord.gz",
-    # Each record has a checksum of its own, so those before the wrong sum of the member are good.
+    # Each record has its own checksum, so the records before the member's wrong checksum are good.
     "bad_gzip_crc.tfrecord.gz": "gzip.tfrecord.gz",
 }
 
@@ -180,7 +181,7 @@ def test_a_first_record_that_spells_a_magic_number_is_still_a_record(length: int
 
 
 def test_random_lengths_are_never_taken_for_another_format() -> None:
-    """10^5 first records of random length, as the start of a file without a telling name."""
+    """The first records of 10^5 files have random lengths, and the names do not reveal the format."""
     seed = int(os.environ.get("PENSTOCK_SEED", "1"))
     rng = random.Random(seed)
     for _ in range(100_000):

@@ -23,7 +23,7 @@ from reading import index_of
 
 
 def frames_of(data: bytes) -> list[bytes]:
-    """The payloads of a stream of frames, by the format's own rules."""
+    """The payloads of a stream of frames, read by the format's rules alone."""
     payloads, at = [], 0
     while at < len(data):
         (length,) = struct.unpack_from("<Q", data, at)
@@ -260,7 +260,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], int | None, str]] = {
 @pytest.mark.parametrize(
     ("data", "options", "record", "field"), REFUSED.values(), ids=REFUSED.keys()
 )
-def test_what_does_not_fit_is_an_error_that_says_where(
+def test_a_value_that_does_not_fit_is_an_error_with_its_place(
     tmp_path: Path,
     data: Any,
     options: dict[str, Any],
@@ -400,7 +400,7 @@ def test_columns_of_misaligned_memory_are_written(tmp_path: Path) -> None:
 
 
 def test_permuted_tensors_are_written_in_the_order_of_their_axes(tmp_path: Path) -> None:
-    """Read back by that type they would be others."""
+    """If the permutation were ignored, they would read back as different tensors."""
     permuted = pa.fixed_shape_tensor(pa.int64(), [2, 3], permutation=[1, 0])
     stored = pa.array([range(6), range(6, 12)], pa.list_(pa.int64(), 6))
     table = pa.table({"x": pa.ExtensionArray.from_storage(permuted, stored)})

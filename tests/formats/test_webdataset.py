@@ -1,4 +1,4 @@
-"""Reading WebDataset: golden archives, names and values of fields, options, and whatever is malformed."""
+"""Reading WebDataset: golden archives, names and values of fields, options, and malformed archives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOLDEN = shared_path("specs", "golden", "webdataset")
 
 
 def read(path: Path, **options: Any) -> list[dict[str, Any]]:
-    """The records of a file as webdataset has them: only the fields that are there."""
+    """The records of a file as webdataset returns them: only with the fields that they have."""
     dataset = ps.open(str(path), **{"index": "never", **options})
     rows = [row for batch in dataset.scan() for row in batch.to_pylist()]
     return [{k: v for k, v in row.items() if v is not None and k != "__url__"} for row in rows]
@@ -74,7 +74,7 @@ def test_a_golden_archive_has_the_records_that_webdataset_sees(name: str) -> Non
 
 
 def test_an_archive_after_another_is_read_too() -> None:
-    # webdataset stops at the end of the first one, and says nothing.
+    # webdataset silently stops at the end of the first archive.
     first = [plain(sample) for sample in expected("concatenated.tar")["raw"]["samples"]]
     found = read(GOLDEN / "concatenated.tar", decode=False)
     assert found[: len(first)] == first
@@ -181,7 +181,7 @@ def test_an_invalid_array_names_record_and_field(tmp_path: Path) -> None:
     right = npy(np.arange(3))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}], object), allow_pickle=True)
-    # One of another shape is sound, and fits another schema.
+    # A record with a different shape is valid, and fits a different schema.
     other = npy(np.arange(4))
     for wrong in (pickled.getvalue(), right[:-1], right + b"x", other, b"", right[:8]):
         kind = ps.SchemaError if wrong == other else ps.FormatError
@@ -191,7 +191,7 @@ def test_an_invalid_array_names_record_and_field(tmp_path: Path) -> None:
         assert (caught.value.record, caught.value.field) == (1000, "npy")
 
 
-def test_what_would_run_code_stays_bytes(tmp_path: Path) -> None:
+def test_members_that_would_run_code_stay_bytes(tmp_path: Path) -> None:
     bomb = b"cposix\nsystem\n(S'touch /tmp/penstock-was-here'\ntR."
     names = ("pyd", "pickle", "pkl", "pth", "pt")
     (record,) = made(tmp_path, archive([(f"a.{name}", bomb) for name in names]))
@@ -290,7 +290,7 @@ def test_an_index_knows_the_bytes_of_every_record(tmp_path: Path, index_beside: 
     path.write_bytes(archive([(f"{n}.txt", b"text %d" % n) for n in range(100)]))
     assert len(ps.open(str(path))) == 100
     data = bytearray(path.read_bytes())
-    data[50 * 1024 + 515] ^= 1  # in the contents of record 50, which nothing in a tar guards
+    data[50 * 1024 + 515] ^= 1  # in the contents of record 50, for which a tar has no checksum
     path.write_bytes(data)
     tell_the_old_state({index_of(path): index_of(path).read_bytes()}, path)
     with pytest.raises(ps.ChecksumError) as caught:
@@ -353,7 +353,7 @@ def test_flipped_bytes_never_escape_as_other_errors() -> None:
                 tried(bytes(data), **options)
 
 
-def test_no_size_is_believed(tmp_path: Path) -> None:
+def test_no_declared_size_is_trusted(tmp_path: Path) -> None:
     def with_size(field: bytes) -> bytes:
         block = bytearray(member("a.txt"))
         block[124:136] = field.ljust(12, b"\0")

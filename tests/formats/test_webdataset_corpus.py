@@ -18,7 +18,7 @@ SECONDS = 2.0
 
 
 def stated() -> dict[str, str]:
-    """What the manifest says of each archive."""
+    """The manifest's facts about each archive."""
     rows: dict[str, str] = {}
     for line in (CORPUS / "MANIFEST.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]

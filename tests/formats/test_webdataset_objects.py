@@ -1,4 +1,4 @@
-"""Members of archives that hold several values: npz, MessagePack and CBOR, as webdataset writes them."""
+"""Members of archives that contain several values: npz, MessagePack and CBOR, as webdataset writes them."""
 
 from __future__ import annotations
 
@@ -118,9 +118,9 @@ def test_without_cbor2_cbor_members_stay_bytes(
         bytes.fromhex("a16161d81c8a") + b"\x00" * 10 + b"",
     ],
 )
-def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> None:
+def test_cbor_that_contains_itself_stays_bytes(value: bytes, tmp_path: Path) -> None:
     path = archive(tmp_path / "a.tar", [{"cbor": value}])
-    read(path)  # as bytes, or as numbers: pyarrow would end the process
+    read(path)  # as bytes, or as numbers; pyarrow would crash
     good = cbor2.dumps({"a": [1]})
     path = archive(
         tmp_path / "b.tar", [{"cbor": good}, {"cbor": bytes.fromhex("a16161d81c81d81d00")}]
@@ -134,7 +134,8 @@ def test_cbor_that_holds_itself_is_left_alone(value: bytes, tmp_path: Path) -> N
 def test_members_that_inflate_stay_within_the_limits_together(
     tmp_path: Path, field: str, damage: str
 ) -> None:
-    """A scan reads fewer at a time. A `take` of this many, and a single record that is too large, are refused."""
+    """A scan reads fewer records at a time. A `take` of this many records is refused, and so is a single record that
+    is too large."""
 
     def member(size: int) -> bytes:
         if field == "txt.gz":

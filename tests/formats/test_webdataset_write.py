@@ -34,7 +34,7 @@ def images(codec: str) -> Any:
 
 
 def some(values: Any, type_: Any) -> Any:
-    """Values with every third missing."""
+    """Values, every third of which is missing."""
     return pa.array([None if n % 3 == 2 else value for n, value in enumerate(values)], type_)
 
 
@@ -167,7 +167,9 @@ def test_equal_keys_are_seen_across_batches(tmp_path: Path) -> None:
         ps.write(reader, str(tmp_path / "a.tar"))
 
 
-def test_what_no_member_holds_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_values_that_members_cannot_hold_are_refused_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
     for values in (
         pa.array([None], pa.decimal128(5)),
         pa.array([None], pa.list_(pa.timestamp("s"))),

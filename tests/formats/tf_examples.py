@@ -1,5 +1,5 @@
-"""Serialized Examples as frames, and decoded batches in the form in which golden files hold
-TensorFlow's tensors."""
+"""Serialized Examples as frames, and decoded batches in the form in which the golden files store TensorFlow's
+tensors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def decode(payloads: Sequence[bytes], schema: dict[str, Any], dialect: str) -> p
 
 
 def value(golden: Any) -> Any:
-    """A golden value as Python's, NaN as a string so that it equals itself."""
+    """A golden value as a Python value. NaN becomes a string, so that it equals itself."""
     if isinstance(golden, dict):
         return bytes.fromhex(golden["bytes_hex"])
     return [value(part) for part in golden] if isinstance(golden, list) else golden
@@ -72,7 +72,7 @@ def plain(values: Any) -> Any:
 
 
 def feature(spec: dict[str, Any], name: str = "") -> Any:
-    """A golden feature spec as a feature. Two options are known from the case's name only."""
+    """A golden feature spec as a feature. Two options are known only from the name of the case."""
     dtype, shape = spec["dtype"], spec.get("shape")
     default = value(spec["default_value"]) if "default_value" in spec else None
     match spec["kind"]:
@@ -105,7 +105,7 @@ def schema_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def tensors(batch: pa.RecordBatch, schema: dict[str, Any]) -> dict[str, Any]:
-    """Each column as golden files hold its tensor."""
+    """Each column in the form in which the golden files store its tensor."""
     return {name: _tensor(batch.column(name), given) for name, given in schema.items()}
 
 

@@ -1,4 +1,5 @@
-"""A file that is cut between being opened and being indexed is a fault of the file, for every framing."""
+"""If a file is truncated after it was opened and before it is indexed, that is reported as a fault of the file, for
+every framing."""
 
 import os
 
@@ -22,7 +23,7 @@ def _made(folder, name):
 @pytest.mark.parametrize("name", sorted(FORMATS))
 @pytest.mark.parametrize("share", [0, 0.31, 0.999])
 @pytest.mark.parametrize("goal", [None, 1 << 20])
-def test_a_file_cut_under_the_indexer(tmp_path, name, share, goal):
+def test_a_file_truncated_while_it_is_indexed(tmp_path, name, share, goal):
     path = _made(tmp_path, FORMATS[name])
     file = _core.File(path)
     os.truncate(path, int(file.size * share) + 3)
@@ -30,7 +31,8 @@ def test_a_file_cut_under_the_indexer(tmp_path, name, share, goal):
     starts, checksums, fault = _core.index_file(_framing(path), file, 1 << 30, 0, *options)
     assert len(starts) == len(checksums) + 1
     assert fault is None or fault.kind == "truncated"
-    # A tar has blank blocks at its end, before which a reader with a goal may stop.
+    # A tar has blocks of zeros at its end. A reader that needs only some bytes may stop before
+    # them.
     assert fault is not None or goal is not None
 
 

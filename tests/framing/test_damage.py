@@ -1,4 +1,4 @@
-"""Damage of single bits: each is reported, and costs only its record, however the file is read."""
+"""Damage of single bits: each is reported, and affects only its own record, however the file is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from strategies import payloads
 
 
 def record_at(bit: int, starts: list[int]) -> int:
-    """Which record a bit belongs to."""
+    """The record that a bit belongs to."""
     return next(n for n, end in enumerate(starts[1:]) if bit >> 3 < end)
 
 
@@ -40,7 +40,7 @@ def framing_bits() -> Iterator[tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with the index of the undamaged 64 KiB file."""
+    """A folder with the index of the undamaged file of 64 KiB."""
     folder = str(tmp_path_factory.mktemp("indexes"))
     dataset = ps.open(PATH, storage=MemoryStorage({PATH: DATA}), raw=True, index=folder)
     assert len(dataset) == len(PAYLOADS)
@@ -48,7 +48,7 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def check_error(bad: bytes, record: int, index: str) -> None:
-    """The default mode gives what comes before the damaged record, and an error that names it."""
+    """The default mode returns the records before the damaged one, and then an error that names it."""
     got = read_bytes(bad, index=index)
     assert isinstance(got.error, ps.FormatError)
     assert got.error.file == PATH
@@ -59,16 +59,16 @@ def check_error(bad: bytes, record: int, index: str) -> None:
 
 
 def costs_nothing(bit: int, starts: list[int], known: bool) -> bool:
-    """Whether the payload can still be verified: by its checksum if the bit is in a
-    head, by the index if it is in the stored checksum."""
+    """Whether the payload can still be verified: by its own checksum if the bit is in a head, by the index if the bit
+    is in the stored checksum."""
     record = record_at(bit, starts)
     at = bit >> 3
     return at < starts[record] + frames.HEAD or (known and at >= starts[record + 1] - frames.TAIL)
 
 
 def check_skip(bit: int, index: str) -> None:
-    """Skipping returns every other record, and this one if its payload is verified, and nothing else;
-    and it reports what it skipped."""
+    """Skipping returns every other record, and the damaged one only if its payload can be verified. It reports the
+    regions that it skipped."""
     got = read_bytes(flipped(DATA, bit), damage="skip", index=index)
     record = record_at(bit, STARTS)
     restored = costs_nothing(bit, STARTS, index != "never")
@@ -92,9 +92,9 @@ def test_the_file_of_these_tests_is_64_kib() -> None:
     assert sum(1 for _ in payload_bits()) + sum(1 for _ in framing_bits()) == 524_288
 
 
-def test_all_payload_bits_are_seen_by_the_walk_and_its_proof() -> None:
-    """Exhaustive over the payload bits of 64 KiB, through `_core.walk` and `Frames.verify`: the
-    walk finds all records, and the proof rejects exactly the one that was hit."""
+def test_every_flipped_payload_bit_is_detected() -> None:
+    """Exhaustive over the payload bits of 64 KiB, with `_core.walk` and `Frames.verify`: the walk finds all records,
+    and verification rejects exactly the changed one."""
     bad = bytearray(DATA)
     for record, bit in payload_bits():
         bad[bit >> 3] ^= 1 << (bit & 7)
@@ -114,7 +114,7 @@ def test_all_framing_bits_are_errors_that_name_the_record(index: str, indexes: s
 
 
 @pytest.mark.parametrize("index", ["never", "known"])
-def test_framing_bits_cost_no_payload_that_is_proved_under_skip(index: str, indexes: str) -> None:
+def test_with_skip_framing_bits_lose_no_verified_payload(index: str, indexes: str) -> None:
     """Exhaustive over the head and checksum bits of 64 KiB, through `open` and `scan`."""
     for _, bit in framing_bits():
         check_skip(bit, indexes if index == "known" else index)
@@ -144,9 +144,11 @@ SMALL = [b"", b"a", b"twelve bytes", b"a little longer than a view holds", b"", 
 
 @pytest.mark.parametrize("compression", ["plain", "gzip", "members", "zlib"])
 @pytest.mark.parametrize("known", [False, True])
-def test_no_bit_of_a_small_file_is_silent(compression: str, known: bool, index_folder: str) -> None:
-    """Exhaustive over the bits of a small file. A changed byte that inflates to the same records
-    (a gzip header's time and unused flags) is no damage to them."""
+def test_every_flipped_bit_of_a_small_file_is_detected(
+    compression: str, known: bool, index_folder: str
+) -> None:
+    """Exhaustive over the bits of a small file. If a changed byte still inflates to the same records (a gzip header's
+    time and unused flags), that is not damage to the records."""
     plain = frames.file_of(SMALL)
     wrap = {
         "plain": bytes,
@@ -176,7 +178,7 @@ def test_no_bit_of_a_small_file_is_silent(compression: str, known: bool, index_f
 
 
 def assert_part_of(got: Delivered, whole: list[bytes]) -> None:
-    """What skipping gave is a subsequence of the records, and what is missing was reported."""
+    """The skipped scan must return a subsequence of the records, and the missing records must be reported."""
     left = iter(whole)
     assert all(any(record == other for other in left) for record in got.records), got
     assert len(got.records) == len(whole) or got.damage or got.error, got
@@ -186,7 +188,7 @@ def assert_part_of(got: Delivered, whole: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("index", ["never", "known"])
-def test_several_flips_cost_the_records_they_hit(index: str, indexes: str) -> None:
+def test_several_flips_lose_the_records_they_hit(index: str, indexes: str) -> None:
     folder = indexes if index == "known" else index
     rng = random.Random(SEED)
     for _ in range(500):
@@ -202,17 +204,15 @@ def test_several_flips_cost_the_records_they_hit(index: str, indexes: str) -> No
         if known:
             assert got.records == good, bits
             continue
-        # Without an index a broken head hides its record's end; if the next record is broken,
-        # too, no record is certain until heads lead to the end of the file.
+        # Without an index, the end of a record with a broken head is unknown. If the next record is
+        # broken too, no record is certain until heads lead to the end of the file.
         assert_part_of(got, good)
         reported = sum(r.end_byte - r.start_byte for r in got.damage if r.num_records != 0)
         assert reported == SIZE - sum(frames.FRAMING + len(r) for r in got.records), bits
 
 
 @given(payloads, st.data())
-def test_any_flip_of_any_file_costs_at_most_one_record(
-    some: list[bytes], data: st.DataObject
-) -> None:
+def test_any_flipped_bit_loses_at_most_one_record(some: list[bytes], data: st.DataObject) -> None:
     whole = frames.file_of(some)
     if not whole:
         return
@@ -239,7 +239,7 @@ def test_stop_reads_up_to_the_damage_and_notes_the_rest() -> None:
         assert got.damage[0].end_byte == SIZE
 
 
-def test_taking_a_damaged_record_names_it_and_others_can_be_had(indexes: str) -> None:
+def test_taking_a_damaged_record_names_it_and_others_can_be_taken(indexes: str) -> None:
     record = 7
     bad = flipped(DATA, 8 * (STARTS[record] + 20))
     storage = MemoryStorage({PATH: bad})
@@ -263,7 +263,7 @@ def test_a_restored_record_is_counted_and_taken() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 9, -1])
-def test_what_the_index_restores_is_taken_as_it_is_scanned(at: int, indexes: str) -> None:
+def test_records_that_the_index_restores_can_be_taken_and_scanned(at: int, indexes: str) -> None:
     record = 7
     byte = (STARTS[record] if at >= 0 else STARTS[record + 1]) + at
     storage = MemoryStorage({PATH: flipped(DATA, 8 * byte)})

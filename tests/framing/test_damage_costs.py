@@ -1,4 +1,4 @@
-"""Damage costs neither time nor records that are whole."""
+"""Damage must neither take long to handle nor lose intact records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_damaged_heads_at_the_end_cost_nothing_with_an_index(tmp_path: Path) -> 
 
 
 class _Bytes:
-    """A stream in memory that counts what is read of it."""
+    """A stream in memory that counts the bytes that are read from it."""
 
     container = ""
 
@@ -66,7 +66,7 @@ def test_a_chain_of_heads_is_followed_once() -> None:
     for place in range(100, 40_000 * 100, 100 * 97):
         assert chains.follow(place).to == 40_000 * 100
     assert stream.num_bytes_read < 1.1 * size
-    # A chain that joins it is followed as far as that.
+    # A chain that joins this one is followed only up to that point.
     assert chains.follow(size - 100).is_out
 
 
@@ -92,7 +92,7 @@ def test_a_file_of_broken_members_is_searched_once(
 ) -> None:
     members = [frames.gzip_member(frames.frame(b"%d" % number), 1) for number in range(400)]
     for number in range(1, 400, 2):
-        members[number][24] |= 6  # a type of block that there is not
+        members[number][24] |= 6  # a block type that does not exist
     path = tmp_path / "x.tfrecord.gz"
     path.write_bytes(b"".join(members))
     num_hops = 0
@@ -111,7 +111,7 @@ def test_a_file_of_broken_members_is_searched_once(
     assert num_hops < 4 * 400
 
 
-def test_what_follows_a_bad_record_is_not_read_again_for_each(
+def test_records_after_a_bad_one_are_not_read_again_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.tfrecord"
@@ -134,7 +134,7 @@ def test_what_follows_a_bad_record_is_not_read_again_for_each(
 
 
 def test_an_impossible_length_hides_no_head_that_can_be_restored(tmp_path: Path) -> None:
-    """The first candidate for a damaged length is the stored length, however large."""
+    """The first candidate for a damaged length is the stored length, even if it is huge."""
     rng = random.Random(1)
     payloads = [rng.randbytes(100_000) for _ in range(60)]
     starts = frames.starts_of(payloads)
@@ -161,7 +161,7 @@ def test_a_number_that_looks_like_a_head_of_anything_leads_nowhere(
     assert [row["record"] for row in dataset] == [payloads[0], *payloads[2:]]
 
 
-def test_wrong_payloads_along_a_chain_of_records_cost_no_others(tmp_path: Path) -> None:
+def test_wrong_payloads_along_a_chain_of_records_affect_no_others(tmp_path: Path) -> None:
     payloads = [
         b"record %d" % n if n % 3 else frames.file_of([b"value %d" % n, b"%08d" % n])
         for n in range(100)
@@ -197,7 +197,7 @@ def test_thousands_of_faults_end_no_salvage_of_frames_without_checksums(tmp_path
 def test_without_checksums_nothing_is_asked_of_them(
     tmp_path: Path, wrap: Callable[[bytes], bytes]
 ) -> None:
-    """Some writers leave them out."""
+    """Some writers leave the checksums out."""
     path = tmp_path / "a.tfrecord"
     payloads = [b"record %d" % number for number in range(5000)]
     bare = b"".join(struct.pack("<QI", len(p), 0) + p + bytes(4) for p in payloads)

@@ -1,4 +1,4 @@
-"""Damage of many bytes: holes, cuts, broken members, and threads that meet with it."""
+"""Damage of many bytes: holes, truncation, broken members, and several threads that find it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reading import read_all, read_bytes, salvaged
 
 @pytest.mark.parametrize("size", [512, 4096, 1 << 16])
 @pytest.mark.parametrize("fill", ["zeros", "noise", "older"])
-def test_holes_cost_the_records_they_hit(size: int, fill: str, index_folder: str) -> None:
+def test_holes_lose_the_records_they_hit(size: int, fill: str, index_folder: str) -> None:
     """Zeroed pages, lost pages, and pages of an older state, in a file of 400 KiB."""
     rng = random.Random(f"{size}{fill}")
     some = [rng.randbytes(rng.randrange(3000)) for _ in range(270)]
@@ -40,7 +40,8 @@ def test_holes_cost_the_records_they_hit(size: int, fill: str, index_folder: str
         assert strict.records == some[: len(strict.records)]
         by_index = read_bytes(bad, damage="skip", index=index_folder)
         assert by_index.error is None
-        # The index holds each record's checksum: records of the older state are not these.
+        # The index has each record's checksum, so records of the older state are recognised as
+        # different.
         assert by_index.records == good
         without = read_bytes(bad, damage="skip")
         assert without.error is None
@@ -59,7 +60,7 @@ def test_a_zeroed_head_is_not_an_empty_record() -> None:
 
 
 @pytest.mark.parametrize("compression", ["plain", "gzip", "members", "zlib"])
-def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: str) -> None:
+def test_every_truncation_is_reported_or_at_a_boundary(compression: str, index_folder: str) -> None:
     some = [b"", b"one", b"x" * 300, b"", b"y" * 40]
     plain = frames.file_of(some)
     starts = frames.starts_of(some)
@@ -97,8 +98,8 @@ def test_every_cut_is_reported_or_at_a_border(compression: str, index_folder: st
 # -- members and threads --------------------------------------------------------------------------
 
 
-def test_a_broken_member_costs_no_other_member(tmp_path: Path) -> None:
-    """One bit flipped in the compressed data of a file that penstock wrote in many members."""
+def test_a_broken_member_affects_no_other_member(tmp_path: Path) -> None:
+    """One bit is flipped in the compressed data of a file that penstock wrote in many members."""
     path, index = str(tmp_path / "m.tfrecord.gz"), str(tmp_path / "index")
     values = np.random.default_rng(SEED).integers(-(1 << 62), 1 << 62, 60_000)
     ps.write(pa.table({"x": values}), path)
@@ -137,7 +138,7 @@ def test_threads_skip_the_same_damage(
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_bytes_after_a_stop_do_not_matter(tmp_path: Path, threads: int) -> None:
-    """Several threads read ahead, and meet there with a record that does not fit."""
+    """Several threads read ahead, and find a record there that does not fit the schema."""
     good = frames.frame(frames.example({"x": [1, 2, 3], "b": [b"z" * 2000]}))
     wrong = frames.frame(frames.example({"x": [b"not a number"], "b": [b"z" * 2000]}))
     data = flipped(good * 2100, 8 * (50 * len(good) + 300)) + wrong * 4000

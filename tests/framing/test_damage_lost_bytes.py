@@ -1,6 +1,6 @@
-"""Bytes that are missing from a payload, so that the head before it leads into a later record.
+"""Bytes are missing from a payload, so the head before it leads into a later record.
 
-The bytes there may be a valid head of a frame inside that record's payload, which must not be taken for a record.
+There may be a valid head of a frame inside that record's payload. It must not be treated as a record of the file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import penstock as ps
 from damaging import SEED
 from reading import read_all, read_bytes, records_of, salvaged
 
-# All frames inside have one size, so that many losses lead to the border of one.
+# All inner frames have the same size, so that many losses lead to the boundary of one.
 OUTER = [
     frames.file_of([b"in %d.%d" % (record, inner) for inner in range(4)]) for record in range(5)
 ]
@@ -24,7 +24,7 @@ DATA, STARTS = frames.file_of(OUTER), frames.starts_of(OUTER)
 
 
 def losses(record: int) -> Iterator[tuple[int, int]]:
-    """Where bytes of a record's payload and its checksum are removed, and how many."""
+    """Positions in a record's payload and its checksum where bytes are removed, and the number of bytes."""
     begin, end = STARTS[record] + frames.HEAD, STARTS[record + 1]
     for start in range(begin, end):
         for length in range(1, end - start + 1):
@@ -32,7 +32,7 @@ def losses(record: int) -> Iterator[tuple[int, int]]:
 
 
 def losses_at_the_head(record: int) -> Iterator[tuple[int, int]]:
-    """Where bytes are removed from the end of the record before or from the head, and how many."""
+    """Positions where bytes are removed, at the end of the record before or in the head, and the number of bytes."""
     for start in range(STARTS[record] - 20, STARTS[record] + frames.HEAD):
         for length in range(1, min(150, len(DATA) - start) + 1):
             yield start, length
@@ -55,9 +55,9 @@ def test_skip_gives_no_record_that_was_inside_another(record: int) -> None:
 
 
 @pytest.mark.parametrize("record", [1, 4])
-def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -> None:
-    """If so many are missing that a frame inside the next payload is exactly at the boundary, no head is
-    wrong until that frame has been read. The damage after it is reported."""
+def test_losses_at_a_head_give_no_false_record_where_reading_continues(record: int) -> None:
+    """If the number of missing bytes moves a frame inside the next payload exactly to the boundary, no head is wrong
+    until that frame has been read. The damage after it is reported."""
     aligned = 0
     lost = list(losses_at_the_head(record))
     at_border = [loss for loss in lost if loss[0] == STARTS[record]]
@@ -73,8 +73,8 @@ def test_losses_at_a_head_forge_no_record_where_reading_continues(record: int) -
     assert 0 < aligned < 20
 
 
-def test_losses_in_a_record_beyond_the_limit_forge_nothing() -> None:
-    """Its payload is not read, and its head leads into the next record."""
+def test_losses_in_a_record_beyond_the_limit_give_no_false_record() -> None:
+    """The payload of that record is not read, and its head leads into the next record."""
     payloads = [b"." * 300, *OUTER]
     data, second = frames.file_of(payloads), frames.starts_of(payloads)[1]
     for start in range(second - 20, second):
@@ -94,7 +94,7 @@ def test_a_damaged_head_is_restored_though_the_file_ends_in_half_a_head(tail: in
 
 @pytest.mark.parametrize("length", [1, 12, 21, 33, 40])
 def test_only_the_record_that_lacks_bytes_is_lost(length: int) -> None:
-    """The next one is found inside what the head of the bad one claims."""
+    """The next record is found among the bytes that the head of the bad record claims."""
     got = read_bytes(without(STARTS[1] + 30, length), damage="skip")
     assert got.records == [OUTER[0], *OUTER[2:]]
     (region,) = got.damage
@@ -152,8 +152,8 @@ def test_len_and_take_agree_with_scan(tmp_path: Path) -> None:
         assert dataset.take(range(len(dataset))).column("record").to_pylist() == scanned
 
 
-def test_an_index_of_the_whole_file_forges_nothing(index_folder: str) -> None:
-    """The file has its old size again: as many bytes were added after it."""
+def test_an_index_of_the_whole_file_gives_no_false_record(index_folder: str) -> None:
+    """The file has its old size: as many bytes were added later in the file."""
     for start, length in random.Random(SEED).sample(list(losses(1)), 100):
         with_index = read_bytes(
             without(start, length) + bytes(length), damage="skip", index=index_folder
@@ -166,8 +166,8 @@ def test_an_index_of_the_whole_file_forges_nothing(index_folder: str) -> None:
 def test_changed_bytes_next_to_a_head_in_a_payload_lose_one_record(
     tmp_path: Path, threads: int
 ) -> None:
-    """A cut TFRecord inside a record: its last head extends beyond the record's end, though no bytes are
-    missing. The heads from the next border on lead to the end, so that it is believed."""
+    """A record contains a truncated TFRecord, whose last head extends beyond the record's end although no bytes are
+    missing. The heads from the next boundary on lead to the end, so the record's own head is trusted."""
     odd = frames.frame(b"inside") + frames.frame(bytes(5000))[:40]
     payloads = [b"first", odd, b"second", odd, odd, b"last"] * 3
     data = bytearray(frames.file_of(payloads))
@@ -182,7 +182,7 @@ def test_changed_bytes_next_to_a_head_in_a_payload_lose_one_record(
 
 
 def test_many_such_records_take_no_longer_than_their_bytes() -> None:
-    """Heads that lead to the end are followed there once, not for every bad record."""
+    """Heads that lead to the end are followed once, not once for every bad record."""
     odd = frames.head(1 << 20) + bytes(20)
     payloads = [odd] * 20_000
     data = bytearray(frames.file_of(payloads))
@@ -194,7 +194,7 @@ def test_many_such_records_take_no_longer_than_their_bytes() -> None:
 
 
 def test_salvage_adds_nothing_of_such_a_payload() -> None:
-    """The file is truncated too, so that no heads lead to its end."""
+    """The file is truncated too, so no heads lead to its end."""
     odd = b"." * 20 + frames.frame(bytes(5000))[:40]
     payloads = [b"x" * 1000] * 400 + [odd] + [b"y" * 1000] * 1600
     data = bytearray(frames.file_of(payloads)[:-3])

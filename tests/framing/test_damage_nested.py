@@ -1,4 +1,4 @@
-"""Damage around records inside records: no inner record is taken for a record of the file."""
+"""Damage in files whose records contain records: no inner record may be treated as a record of the file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nested(rng: random.Random, inner_records: int) -> bytes:
 
 @pytest.mark.parametrize("depth", [1, 2])
 def test_records_inside_records_are_never_taken_for_records(depth: int, index_folder: str) -> None:
-    """A TFRecord that holds TFRecords; every bit of every outer head flipped, one at a time."""
+    """A TFRecord whose records contain TFRecords: every bit of every outer head is flipped, one at a time."""
     rng = random.Random(depth)
     outer = [nested(rng, n) for n in (5, 0, 1, 9, 3)]
     if depth == 2:
@@ -40,8 +40,8 @@ def test_records_inside_records_are_never_taken_for_records(depth: int, index_fo
             assert without.records == outer, "the payload's own checksum says where it ends"
 
 
-def test_two_broken_outer_heads_forge_nothing() -> None:
-    """Head and checksum of one record are broken, so that nothing shows where it ends."""
+def test_two_broken_outer_heads_give_no_false_record() -> None:
+    """The head and the checksum of a record are broken, so nothing shows where it ends."""
     rng = random.Random(SEED)
     outer = [nested(rng, n) for n in (4, 6, 3, 5)]
     data, starts = frames.file_of(outer), frames.starts_of(outer)
@@ -54,7 +54,7 @@ def test_two_broken_outer_heads_forge_nothing() -> None:
             assert got.records == outer[:record] + outer[record + 1 :]
 
 
-def test_a_last_record_that_is_cut_forges_nothing() -> None:
+def test_a_truncated_last_record_gives_no_false_record() -> None:
     rng = random.Random(SEED)
     outer = [nested(rng, 3), nested(rng, 8)]
     data = frames.file_of(outer)
@@ -83,8 +83,8 @@ def test_salvage_of_a_good_file_changes_nothing() -> None:
 @pytest.mark.parametrize("compression", ["plain", "gzip", "members"])
 @pytest.mark.parametrize("broken", ["head", "head and checksum"])
 def test_large_records_of_records_are_skipped(compression: str, broken: str) -> None:
-    """100,000 right heads inside the payload of a record whose own head is broken: each is a
-    place where records might continue, but do not. Reading goes back and forth in the file."""
+    """A record with a broken head contains 100,000 valid heads. Each is a place where records might continue, but do
+    not. Reading goes back and forth in the file."""
     inner = frames.frame(b"0123456789") * 100_000
     crc = _core.Buffer.from_bytes(inner).crc32c()
     crc = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -110,7 +110,8 @@ def test_large_records_of_records_are_skipped(compression: str, broken: str) -> 
 
 
 def test_a_head_with_one_wrong_byte_still_gives_its_length() -> None:
-    """Whichever byte it is; and no other length that is one byte away has its checksum, as trying them all shows."""
+    """This holds for every byte of the head. The test tries all lengths that differ in one byte: no other one has the
+    same checksum."""
     rng = random.Random(SEED)
     for _ in range(50):
         length = rng.getrandbits(rng.choice([8, 20, 63]))
@@ -126,7 +127,7 @@ def test_a_head_with_one_wrong_byte_still_gives_its_length() -> None:
 
 @pytest.mark.parametrize("power", [5, 8, 9, 12])
 def test_a_flipped_length_of_eight_bytes_is_not_the_head_inside(power: int) -> None:
-    """A record of 8 + 2^k bytes is one bit away from one of 8, and a head inside it looks like that one."""
+    """A length of 8 + 2^k is one bit away from 8, and a head inside the payload looks like a record of 8 bytes."""
     inner = frames.file_of([bytes(8 + 2**power - 16)])
     assert len(inner) == 8 + 2**power
     outer = [b"first", inner, b"last"]
@@ -139,8 +140,8 @@ def test_a_flipped_length_of_eight_bytes_is_not_the_head_inside(power: int) -> N
 
 
 @pytest.mark.parametrize("bit", [0, 8, 30, 64, 95])
-def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
-    """Truncated at the end of an inner frame: only the restored head shows that this is not the file's end."""
+def test_a_truncated_record_with_a_damaged_head_gives_no_false_record(bit: int) -> None:
+    """The record is truncated at the end of an inner frame. Only its restored head shows that it is not complete."""
     inner = [b"inner-A", b"inner-B", b"inner-C"]
     data = frames.file_of([b"first", frames.file_of(inner)])
     start = frames.starts_of([b"first", b""])[1]
@@ -156,8 +157,8 @@ def test_a_cut_record_with_a_damaged_head_forges_nothing(bit: int) -> None:
 
 
 def test_bytes_missing_before_the_end_of_a_file_are_not_a_single_loss() -> None:
-    """A record that claims more than there is, and frames in what there is that lead to the end: they may be records
-    after a gap, or its contents, so the number of lost records is unknown."""
+    """A record claims more bytes than there are, and frames in the available bytes lead to the end. They may be
+    records after a gap, or contents of the record, so the number of lost records is unknown."""
     rng = random.Random(SEED)
     small = [b"small record %03d" % number for number in range(100)]
     data = frames.file_of([b"first", rng.randbytes(10_000), *small])
@@ -174,8 +175,8 @@ def test_bytes_missing_before_the_end_of_a_file_are_not_a_single_loss() -> None:
 
 
 def test_records_between_two_damaged_heads_are_reported() -> None:
-    """They may be what one large record contains, so that they are not delivered; but whoever reads the report learns
-    that there is something to be had."""
+    """They may be the contents of one large record, so they are not delivered. But the report says that salvage can
+    keep them."""
     records = [b"record %05d" % number * 3 for number in range(200)]
     data, starts = bytearray(frames.file_of(records)), frames.starts_of(records)
     for record in (20, 180):
@@ -193,7 +194,7 @@ def test_records_between_two_damaged_heads_are_reported() -> None:
 
 
 def test_a_frame_that_moved_to_a_record_boundary_is_not_in_the_index(tmp_path: Path) -> None:
-    """Two blocks of a file changed places, so that a frame from a payload is where a record was."""
+    """Two blocks of a file changed places, so there is a frame from a payload at the position of a record."""
     inner = b"".join(frames.frame(b"inner%d" % n + bytes(74)) for n in range(3))
     size = 176
     some = [b"%02d" % n + b"A" * (size - 2) for n in range(20)]

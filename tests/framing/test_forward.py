@@ -1,4 +1,5 @@
-"""A compressed file read forwards, with looks back: its bytes, and how often it is inflated."""
+"""Reading a compressed file forwards, with short steps back: the bytes are right, and it is inflated only as often as
+needed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ from penstock.storage._memory import MemorySource
 
 MIB = 1 << 20
 PLAIN = random.Random(7).randbytes(MIB) * 24
-"""More than is kept for looking back."""
+"""More plain bytes than are kept for steps back."""
 
 
 def zipped(plain: bytes, num_members: int = 1) -> bytes:
@@ -37,7 +38,7 @@ def opened(data: bytes, container: str = "gzip") -> ForwardStream:
 
 @pytest.fixture
 def inflated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The plain bytes that inflations have given, one number per read."""
+    """The number of plain bytes that each inflation returned."""
     counts: list[int] = []
     read = forward.Inflation.read
 
@@ -99,7 +100,7 @@ def test_reading_back_neither_loses_nor_doubles_reports_of_the_first_pass() -> N
     assert told[0] == told[1] == ["empty_member"]
 
 
-def test_after_going_on_elsewhere_only_what_is_kept_can_be_read_back() -> None:
+def test_after_a_seek_only_kept_bytes_can_be_read_again() -> None:
     first, second = PLAIN[: 3 * MIB], PLAIN[3 * MIB : 20 * MIB]
     head = zipped(first)
     stream = opened(head + zipped(second))
@@ -138,7 +139,7 @@ def test_any_order_of_reads_gives_the_plain_bytes(
 def test_before_a_fault_all_bytes_are_there_in_any_order(
     cut: int, reads: list[tuple[int, int]]
 ) -> None:
-    """Of a file cut short, every read gives the same bytes as one pass over it."""
+    """In a truncated file, every read returns the same bytes as one pass from the beginning."""
     data = zipped(PLAIN[:6000], 2)[:cut]
     there = opened(data).read(0, 1 << 20).to_bytes()
     stream = opened(data)
@@ -159,7 +160,7 @@ def test_ctrl_c_while_inflating_leaves_the_dataset_as_it_was(
     push = Inflation._push
 
     def interrupted(self: Inflation, *given: Any) -> Any:
-        """The signal comes when input has been taken, and before that is noted."""
+        """The signal arrives after input has been consumed and before that is recorded."""
         before = self._input, self._more
         push(self, *given)
         self._input, self._more = before

@@ -1,4 +1,4 @@
-"""What Python knows of a framing is what the kernels do."""
+"""The facts about framings in Python agree with the kernels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_frame_that_contains_its_size_is_its_payload() -> None:
     assert (fault.kind, fault.record) == ("data_checksum", 2)
 
 
-def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> None:
+def test_the_index_of_such_frames_equals_the_walk(tmp_path: Path) -> None:
     # The large record is many times a window, and a part of another crosses a boundary.
     long = part(1, bytes(1 << 20)) + part(2, bytes(3 << 20)) + part(3, b"end")
     frames = [*SELF_DELIMITED, long, *SELF_DELIMITED]
@@ -81,7 +81,7 @@ def test_a_file_of_such_frames_is_indexed_as_it_is_walked(tmp_path: Path) -> Non
     edges = np.cumsum([0, *(len(frame) for frame in frames)])
     assert pa.array(starts).to_pylist() == edges.tolist()
     assert pa.array(stored).to_pylist() == [_core.Buffer.from_bytes(f).crc32c() for f in frames]
-    # A record beyond the limit costs no other: its place is known from its heads.
+    # A record beyond the limit affects no other record: its end is known from its heads.
     starts, limited, fault = _core.index_file("recordio", _core.File(str(path)), 1 << 20)
     assert fault is None
     assert pa.array(starts).to_pylist() == edges.tolist()

@@ -1,5 +1,5 @@
-"""Sidecars with false contents and right checksums: they end in a rebuilt index or in a StaleIndexError, and
-take no more memory than the bytes that are there."""
+"""Sidecars with false contents and correct checksums: they lead to a rebuilt index or to a StaleIndexError, and take
+no more memory than their contents justify."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def edited(good: bytes, rng: random.Random) -> bytes:
-    """A few bytes changed anywhere, with all checksums mended."""
+    """A few bytes changed anywhere, with all checksums corrected."""
     bad = bytearray(good)
     for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(bad)) if rng.random() < 0.4 else rng.randrange(min(len(bad), 256))
@@ -106,7 +106,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def test_a_small_index_takes_little_memory(tmp_path: Path) -> None:
-    """Of 57,000 windows of seek points that inflate to 32 KiB each, which were 1.8 GiB once."""
+    """The index has 57,000 windows of seek points that inflate to 32 KiB each, 1.8 GiB together."""
     path = tmp_path / "a.tfrecord"
     path.write_bytes(frames.gzip_of(frames.file_of(PAYLOADS)))
     len(ps.open(path, raw=True))
@@ -139,7 +139,7 @@ def test_a_section_may_be_read_alone(tmp_path: Path) -> None:
     ps.write({"n": np.arange(20_000, dtype=np.int8)}, path)
     kept_at = index_of(path)
     good = kept_at.read_bytes()
-    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # far after the schema
+    kept_at.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))  # damage far after the schema
     facts, found = sidecar.load_sections(str(kept_at), LocalStorage(), "schema", "none such")
     assert kept_schema.from_bytes(found["schema"]) == pa.schema({"n": pa.int8()})
     assert (facts.num_records, found["none such"]) == (20_000, b"")
@@ -151,7 +151,7 @@ def test_unknown_sections_are_skipped(path: str) -> None:
     good = index_of(path).read_bytes()
     names = [good[96 + n * ENTRY.size :][:16].rstrip(b"\0") for n in range(2)]
     assert names[0] == b"starts"
-    # One of no bytes, in the place of a section that a plain read does not need.
+    # An empty section, in place of a section that a plain read does not need.
     renamed = bytearray(sealed(good))
     at = 96 + (HEADER.unpack_from(good)[4] - 1) * ENTRY.size
     last = bytes(renamed[at : at + 16]).rstrip(b"\0")

@@ -1,4 +1,4 @@
-"""The index verb: valid sidecars are kept and others rebuilt; DALI's text form."""
+"""The index verb: valid sidecars are kept and others are rebuilt; the text form of DALI."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_asking_whether_a_reader_needs_an_index_builds_no_index(tmp_path: Path) 
     assert not isinstance(ps.open(str(tmp_path / "a.parquet")).files.reader(0), FramedReader)
 
 
-def test_what_fits_is_left_alone(tmp_path: Path) -> None:
+def test_valid_indexes_are_not_changed(tmp_path: Path) -> None:
     ps.write({"x": np.arange(100)}, str(tmp_path / "a.tfrecord"), num_shards=3, index=False)
     source = str(tmp_path / "a-*.tfrecord")
     made = ps.index(source)
@@ -151,7 +151,7 @@ def test_files_of_another_storage_leave_no_sidecar_on_this_machine(
 
 
 def lines_fit(path: Path) -> bool:
-    """Whether the text index next to a file belongs to it."""
+    """Whether the text index next to a file matches the file."""
     ps.index(path, from_text=True)
     return True
 
@@ -195,7 +195,9 @@ def test_text_indexes_of_shards_follow_where_their_names_are_known_at_the_end(
 
 
 @pytest.mark.parametrize("how", ["write", "convert"])
-def test_a_text_index_goes_where_the_new_file_can_have_none(tmp_path: Path, how: str) -> None:
+def test_the_text_index_is_removed_if_the_new_file_cannot_have_one(
+    tmp_path: Path, how: str
+) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"x": range(9)}, path)
     ps.index(path, text=True)

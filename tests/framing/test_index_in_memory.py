@@ -1,4 +1,4 @@
-"""Where the sidecar goes if a file is in memory, or was opened by another program."""
+"""Where the sidecar is stored if a file is in memory, or was opened by another program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where indexes are kept: reading writes nothing next to the data, unless it is asked to or an index is there."""
+"""Where indexes are stored: reading writes nothing next to the data, unless the user asks for that or an index is
+already there."""
 
 from __future__ import annotations
 
@@ -25,14 +26,14 @@ PAYLOADS = [b"record %d" % n for n in range(500)]
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's cache, empty."""
+    """The user's cache of indexes, empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     return tmp_path / "user" / "penstock" / "index"
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """A file of another writer's."""
+    """A file from another writer."""
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "train-00000-of-00001").write_bytes(frames.file_of(PAYLOADS))
@@ -73,7 +74,7 @@ def test_an_index_next_to_the_data_is_refreshed_there(path: str, cache: Path) ->
 
 
 @pytest.mark.parametrize("way", ["argument", "environment"])
-def test_what_is_said_decides_where(
+def test_a_given_place_decides_where_the_index_goes(
     path: str, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     def told(place: str) -> None:

@@ -1,4 +1,4 @@
-"""Class labels of which a file has the numbers read back with their names, which its sidecar lists."""
+"""If a file has only the numbers of class labels, they read back with their names, which its sidecar lists."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_names_of_shards_come_from_the_longest_list(path: str, tmp_path: Pat
     ps.write(table(labels(["eel", "fox"], ["dog", "cat", "eel", "fox"])), other)
     for paths in ([path, other], [other, path]):
         assert sorted(found(paths)) == sorted([*NAMES, "eel", "fox"])
-    ps.write(table(labels(["eel", "fox"])), other, overwrite=True)  # other numbers
+    ps.write(table(labels(["eel", "fox"])), other, overwrite=True)  # labels with other numbers
     assert found([path, other]) == [0, 1, 0, 2, 1, 0, 1]
 
 
@@ -164,11 +164,13 @@ def test_a_number_beyond_the_names_is_an_error(path: str) -> None:
         [kept_names.named(f, ("dog", "cat")) if f.name == "label" else f for f in schema]
     )
     sidecar.save(replace(index, schema=kept_schema.to_bytes(short)), path, LocalStorage())
-    with pytest.raises(ps.SchemaError, match="2 is not the number of any of the 2 classes"):
+    with pytest.raises(
+        ps.SchemaError, match="there is no class number 2: the 2 classes are numbered from 0"
+    ):
         found(path)
 
 
-def test_names_that_a_schema_lists_do_not_count_for_what_is_written_anew(tmp_path: Path) -> None:
+def test_names_in_a_schema_do_not_apply_to_rewritten_files(tmp_path: Path) -> None:
     source = ps.write(table(labels(NAMES)), tmp_path / "a.beton").paths[0]
     field = ps.open(source, columns=["label"]).schema.field("label")
     assert json.loads((field.metadata or {})[kept_names.NAMES_KEY]) == ["dog", "cat", "eel"]

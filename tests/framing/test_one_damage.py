@@ -1,4 +1,4 @@
-"""A scan that skips, a verification and a repair agree on what is lost and where it was."""
+"""A scan that skips damage, a verification and a repair agree on which records are lost and where."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(path: Path, kind: str, payloads: list[bytes]) -> bytes:
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Some bytes changed, zeroed, replaced, or cut off."""
+    """The file with some bytes changed, zeroed, replaced or truncated."""
     bad = bytearray(data)
     for _ in range(rng.randrange(1, 5)):
         at = rng.randrange(len(bad))
@@ -68,8 +68,8 @@ def test_skip_verify_and_repair_agree(tmp_path: Path, kind: str, index: str, see
         ]
         noted = [(r.start_byte, r.end_byte, r.num_records) for r in got.damage]
         if index == "auto" and kind != "plain":
-            # Read by an index, what follows the last record of compressed data is not read;
-            # and places in the file and in its stream are in one order only along one walk.
+            # With an index, the data after the last record of a compressed file is not read.
+            # Positions in the file and in its stream have the same order only within one pass.
             told = sorted((part for part in told if part[2] != 0), key=lambda part: part[:2])
             noted = sorted((part for part in noted if part[2] != 0), key=lambda part: part[:2])
         assert noted == told, round_
@@ -99,7 +99,7 @@ def test_salvage_keeps_all_that_repair_keeps(tmp_path: Path, kind: str, index: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_scanned_around_damage_can_be_taken(tmp_path: Path, kind: str) -> None:
+def test_records_scanned_around_damage_can_be_taken(tmp_path: Path, kind: str) -> None:
     rng = random.Random(kind)
     path = tmp_path / "a.tfrecord"
     data = written(path, kind, [rng.randbytes(rng.randrange(400)) for _ in range(150)])

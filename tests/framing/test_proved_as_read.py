@@ -33,8 +33,8 @@ def scan(path: Path, threads: int, **options: object) -> list[bytes]:
     return [record for batch in batches for record in batch.column(0).to_pylist()]
 
 
-# Of a record in the first window, and of some in those that are read piece by piece: at their first and
-# last bytes, and in the stored checksum.
+# A record in the first window, and some records that are read in pieces, are damaged at their first
+# and last bytes and in the stored checksum.
 FLIPS = [
     (record, place)
     for record in (3, 22, 50, 101, 129)

@@ -1,4 +1,4 @@
-"""Plain shards whose windows are read side by side give what one thread gives, damage included."""
+"""Plain shards whose windows are read in parallel give the same records as with one thread, also around damage."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _value = st.one_of(
     st.binary(max_size=40),
     st.integers(0, 3000).map(bytes),
     st.lists(st.just(MAGIC_BYTES), max_size=100).map(b"".join),
-    # Frames within a payload, at which a thread may begin that does not know better.
+    # Frames within a payload, which a thread might mistake for records.
     st.lists(st.binary(max_size=30).map(frames.frame), max_size=60).map(b"".join),
 )
 
@@ -132,7 +132,7 @@ def test_small_windows_give_what_one_thread_gives(
     options: dict[str, Any] = {"damage": damage, "format": _format(name), "raw": True}
     try:
         wanted = read(path, 1, **options)
-    except ps.PenstockError as error:  # already when it is opened
+    except ps.PenstockError as error:  # raised by open
         with pytest.raises(type(error)):
             read(path, 2, **options)
         return

@@ -97,7 +97,8 @@ MARK = {DTYPE_KEY: b"bfloat16"}
 
 
 def kept_bits(values: pa.Array, field: pa.Field, floats: pa.Array, refuses: str) -> Case:
-    """Bits are refused by a container; their floats are not, nor are they by those that can keep them."""
+    """A format refuses the bits of a bfloat16, but not the same values as floats, and other formats accept the
+    bits."""
     table = pa.table([values], schema=pa.schema([field]))
 
     def advised() -> None:

@@ -20,7 +20,7 @@ from penstock.formats.parquet.format import ParquetReader
 def changed(
     words: str, path: str, use: Callable[[ps.Dataset], Any], change: Callable[[], Any]
 ) -> Case:
-    """A dataset whose file is changed while it is open."""
+    """A dataset, one of whose files is changed while it is open."""
     dataset = ps.open(path)
     use(dataset)
 
@@ -39,7 +39,7 @@ def changed(
 
 
 def written(path: str, *values: int) -> None:
-    """Write into the file itself, at another time."""
+    """Write into the file itself, and change its time."""
     Path("new").mkdir(exist_ok=True)
     ps.write({"a": list(values)}, f"new/{path}", overwrite=True, index=False)
     Path(path).write_bytes(Path("new", path).read_bytes())
@@ -120,7 +120,7 @@ def damaged_with_fields() -> Case:
     ps.add_fields("a.tfrecord", {"b": range(5)})
     data = bytearray(Path("a.tfrecord").read_bytes())
     second = int.from_bytes(data[:8], "little") + 16
-    data[second + 3] ^= 0xFF  # of the length
+    data[second + 3] ^= 0xFF  # damage the length
     Path("a.tfrecord").write_bytes(data)
     for path in Path().glob(".a.tfrecord.penstock*"):
         if "fields" not in path.name:
@@ -137,7 +137,7 @@ def damaged_with_fields() -> Case:
 
 
 def records_left_out() -> Case:
-    """A reader of another package leaves records out and does not report which."""
+    """A reader from another package leaves records out and does not report which."""
     ps.write({"a": [1, 2]}, "a.parquet")
     ps.add_fields("a.parquet", {"b": [10, 20]})
 

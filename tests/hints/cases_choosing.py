@@ -13,7 +13,7 @@ from damaging import flipped
 
 
 def numbered(verb: Callable[[ps.Dataset], Any]) -> Case:
-    """A verb that numbers records, on data that skips a damaged one."""
+    """A verb that needs record numbers, on data in which a damaged record is skipped."""
     ps.write({"id": [1, 2, 3], "more": [4, 5, 6]}, "a.tfrecord")
     data = Path("a.tfrecord").read_bytes()
     Path("a.tfrecord").write_bytes(flipped(data, data.index(b"more", len(data) // 3) * 8))
@@ -63,11 +63,11 @@ def replaced_by_another_type() -> Case:
 
 
 CASES: Cases = {
-    "'penstock.repair first, or convert what is intact'": (
+    "'penstock.repair first, or convert the undamaged records'": (
         split_of_what_is_damaged,
         dedupe_of_what_is_damaged,
         sort_of_what_is_damaged,
     ),
-    "'sort by a column of numbers, texts, bytes, times or truth values'": sort_by_lists,
-    "'without where= all values are replaced, also by another type'": replaced_by_another_type,
+    "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,
+    "'without where=, all values are replaced, and their type may change'": replaced_by_another_type,
 }

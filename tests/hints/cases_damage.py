@@ -25,32 +25,32 @@ PAYLOADS = [b"one", b"two", b"three"]
 
 
 def typed(command: str) -> str:
-    """What a command prints that a person types; it must succeed."""
+    """Run a command that a hint prints. It must succeed; returns its output."""
     done = run(*command.split()[1:])
     assert done.status == 0, done.err
     return done.out
 
 
 def found_by(command: str) -> str:
-    """What a command prints that finds damage."""
+    """Run a command that a hint prints. It must report damage; returns its output."""
     done = run(*command.split()[1:])
     assert done.status == 1, done.err
     return done.out
 
 
 def payloads(path: str = "a.tfrecord") -> list[bytes]:
-    """The records as they are."""
+    """The undecoded records."""
     return [row["record"] for row in rows(path, raw=True)]
 
 
 def indexed(path: str = "a.tfrecord", data: bytes = frames.file_of(PAYLOADS)) -> None:
-    """A file of another writer's, and its index."""
+    """A file from another writer, and its index."""
     Path(path).write_bytes(data)
     ps.index(path)
 
 
 def decay(path: str, bit: int) -> None:
-    """Turn over one bit as a disk does it: the time of the file stays."""
+    """Flip one bit as a disk fault does: the time of the file does not change."""
     then = os.stat(path)
     Path(path).write_bytes(flipped(Path(path).read_bytes(), bit))
     os.utime(path, ns=(then.st_atime_ns, then.st_mtime_ns))
@@ -293,7 +293,7 @@ def no_example_is_read_as_it_is() -> Case:
 
 
 def _limited(read: Callable[[Any], Any], gives: Any, hint: str, **low: int) -> Case:
-    """Reading under a limit that is too low, and under the limit that the hint names."""
+    """Reading with a limit that is too low, and with the limit that the hint names."""
     name, asked = hint.removeprefix("open(..., limits={'").removesuffix("})").split("': ")
 
     def raised() -> None:

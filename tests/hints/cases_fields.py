@@ -71,7 +71,7 @@ def late_field_to_add() -> Case:
 
 
 def killed_and_changed(again: Callable[[Path, Path], None]) -> Case:
-    """A change in place that was killed after its first file, and whose second file was changed since."""
+    """A change in place that was killed after its first file, and whose second file has changed since."""
     paths = list(ps.write({"a": range(4)}, "a.tfrecord", num_shards=2).paths)
 
     def job() -> None:

@@ -1,4 +1,5 @@
-"""Hints about files that are not what their names say, or are not read as they are."""
+"""Hints about files that are not what their names say, or that penstock reads in a different way than the user
+expects."""
 
 from __future__ import annotations
 
@@ -183,7 +184,7 @@ def an_archive_is_gzipped() -> Case:
 
 
 def _marked_as_written() -> bytes:
-    """A file whose writer died, and the bytes that h5clear makes of it."""
+    """A file whose writer died, and the bytes that h5clear turns it into."""
     with h5py.File("a.h5", "w", libver="latest") as file:
         file["a"] = np.arange(1, 3)
         file.flush()
@@ -199,7 +200,7 @@ def a_writer_that_died() -> Case:
 
     def cleared() -> None:
         data = bytearray(Path("a.h5").read_bytes())
-        # h5clear -s clears the marks and seals the superblock anew: 48 bytes.
+        # h5clear -s clears the marks and updates the checksum of the superblock, 48 bytes in all.
         data[:48] = whole[:48]
         Path("a.h5").write_bytes(data)
         assert rows("a.h5") == TWO
@@ -365,7 +366,7 @@ def an_answer_in_xml() -> Case:
 
 def _made(name: str, text: str, made: str, which: str, gives: Any) -> Case:
     def advised() -> None:
-        with Path(name).open() as file:  # which whoever types it leaves to Python to close
+        with Path(name).open() as file:  # the user's call would not close the file
             known = {"ps": ps, "pyarrow": pyarrow, "json": json, "open": lambda _: file}
             eval(made.replace("...)", "'a.parquet')"), known)
         assert rows("a.parquet") == gives
@@ -416,7 +417,7 @@ CASES: Cases = {
         an_archive_is_unpacked,
         an_archive_is_gzipped,
     ),
-    "'if no program writes it, h5clear -s FILE'": a_writer_that_died,
+    "'if no program is writing it, run h5clear -s FILE'": a_writer_that_died,
     "'write it again as numbers or text; penstock unpickles nothing'": python_objects,
     "'write the file again'": two_arrays_of_one_name,
     "'write the file again; its records cannot be recovered'": an_unfinished_beton,

@@ -14,9 +14,9 @@ from steps import Case, Cases, equal_in, left_out, rows
 import penstock as ps
 
 VALUES = [{"x": 4, "y": 0}, {"x": 5, "y": 1}]
-"""The records of a file whose fields can both be read."""
+"""The records of a file whose two fields can both be read."""
 ONE = [{"y": 0}, {"y": 1}]
-"""Those of a file of which only "y" can be read."""
+"""The records of a file of which only "y" can be read."""
 
 
 def refused(path: str = "a.h5") -> Any:
@@ -24,7 +24,7 @@ def refused(path: str = "a.h5") -> Any:
 
 
 def or_chosen(mended: Callable[[], None], in_group: Callable[[], None]) -> Case:
-    """Names or groups to read, or "a.h5" written another way; `in_group` makes "c.h5" with "g/y"."""
+    """The advice to select names or groups, or to write "a.h5" in another way; `in_group` makes "c.h5" with "g/y"."""
 
     def advised() -> None:
         assert rows("a.h5", datasets=["y"]) == ONE
@@ -121,7 +121,7 @@ def plug_in_filter() -> Case:
         made.write(h5py.h5s.ALL, h5py.h5s.ALL, np.array([4, 5]))
 
     def repacked() -> None:
-        """As h5repack -f GZIP=4 does it."""
+        """Does what h5repack -f GZIP=4 does."""
         with h5py.File("a.h5") as old, h5py.File("b.h5", "w") as new:
             for name in old:
                 new.create_dataset(name, data=old[name][:], chunks=(2,), compression=4)
@@ -132,7 +132,7 @@ def plug_in_filter() -> Case:
 
 def tiny_chunks() -> Case:
     def odd(file: Any) -> None:
-        # Never written, so that each record is in many chunks and takes no room.
+        # These values are never written, so each record is in many chunks but takes no space.
         file.create_dataset("x", (2, 1 << 17), "u1", chunks=(1, 1))
 
     def repacked() -> None:

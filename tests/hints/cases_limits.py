@@ -40,7 +40,7 @@ def beyond_offsets() -> Case:
 
 
 def _in_parquet(name: str, low: int, value: Any) -> Case:
-    """A limit of Parquet that a column is beyond, and another is not."""
+    """A limit of Parquet that one column exceeds and another does not."""
     ps.write({"a": [value], "b": [1]}, "a.parquet")
 
     def read(limit: int, **options: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Hints of open: of files of other programs, and folders."""
+"""Hints of open: about files of other programs, and folders."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def plain_riegeli() -> Case:
 
 
 class Keys(encryption.KmsClient):
-    """Keys that are wrapped in nothing."""
+    """A key service that stores keys unencrypted, as hexadecimal text."""
 
     def wrap_key(self, key: bytes, master: str) -> bytes:
         return key.hex().encode()
@@ -267,7 +267,7 @@ def file_of_no_image() -> Case:
     folder_of_images()
     Path("d/notes.doc").write_bytes(
         b"no image"
-    )  # so that nothing but format= says what the folder is
+    )  # so that only format= determines what the folder is
     with pytest.raises(ps.FormatError) as caught:
         ps.open("d")
     assert str(caught.value.hint).startswith('open(..., format="imagefolder")')

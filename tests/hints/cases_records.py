@@ -183,7 +183,7 @@ def text_that_is_none() -> Case:
 def checksums_left_out() -> Case:
     data = bytearray(frames.file_of([b"one", b"two"]))
     for at in (15, 34):
-        data[at : at + 4] = bytes(4)  # of the payload
+        data[at : at + 4] = bytes(4)  # damage the payload
     Path("a.tfrecord").write_bytes(data)
     gives = [{"record": b"one"}, {"record": b"two"}]
 
@@ -215,7 +215,7 @@ def other_message() -> Case:
 
 
 def message_of(kind: int) -> Any:
-    """A message of one field, as protobuf's compiler would make it."""
+    """A message class of one field, as protobuf's compiler would make it."""
     file = descriptor_pb2.FileDescriptorProto(
         name=f"{kind}.proto", package="hints", syntax="proto2"
     )

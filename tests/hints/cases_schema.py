@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
-from steps import Case, Cases, equal_in, left_out, rows
+from steps import Case, Cases, equal_in, left_out, rows, twice
 
 import penstock as ps
 from penstock.columns.types import ImageType
@@ -28,7 +29,7 @@ INTERVALS = pa.array([(1, 2, 3), None], pa.month_day_nano_interval())
 
 
 def unheld(ending: str, cast: dict[str, pa.Array], values: pa.Array = DECIMALS) -> Case:
-    """A column that a format cannot hold, and what it was cast to."""
+    """A column that a format cannot hold, and the type that it was cast to."""
     table = pa.table({"a": values, "b": [1, 2]})
 
     def advised() -> None:
@@ -46,7 +47,7 @@ def unheld(ending: str, cast: dict[str, pa.Array], values: pa.Array = DECIMALS) 
 
 
 def _called(path: str, name: str) -> str:
-    """The field of a column, which a tar gives an ending."""
+    """The name of a column's field; in a tar it gets an ending."""
     return next(field for field in ps.open(path).schema.names if field.split(".")[0] == name)
 
 
@@ -331,7 +332,8 @@ def late_file_of_another_kind() -> Case:
 
     def fails() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_shared_schema, "_SAMPLED_FILES", 2)  # else it takes more than 1000 files
+            # Otherwise more than 1000 files would be needed.
+            patch.setattr(_shared_schema, "_SAMPLED_FILES", 2)
             patch.setattr(one_set, "_MOST_FILES", 2)
             rows("d/*.tfrecord")
 
@@ -345,7 +347,50 @@ def late_file_of_another_kind() -> Case:
     return Case(fails, advised)
 
 
+def _two_of_columns() -> Any:
+    ps.write({"a": [1], "b": [2]}, "all.parquet")
+    ps.write({"a": [3]}, "few.parquet")
+    return lambda **options: rows(["all.parquet", "few.parquet"], **options)
+
+
+def column_of_some_files() -> Case:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    both = [{"a": 1, "b": 2}, {"a": 3, "b": None}]
+    return twice(_two_of_columns(), gives=both, schema=schema)
+
+
+def required_column_of_some_files() -> Case:
+    load = _two_of_columns()
+
+    def with_b(**how: Any) -> Any:
+        return load(schema=pa.schema([("a", pa.int64()), pa.field("b", pa.int64(), **how)]))
+
+    def advised() -> None:
+        assert with_b(nullable=True) == [{"a": 1, "b": 2}, {"a": 3, "b": None}]
+
+    return Case(lambda: with_b(nullable=False), advised)
+
+
+def folders_of_no_key() -> Case:
+    os.mkdir("k=1")
+    ps.write({"a": [1]}, "a.arrow")
+    ps.write({"a": [2]}, "k=1/b.arrow")
+
+    def load(hive: bool) -> Any:
+        return rows(["a.arrow", "k=1/b.arrow"], hive=hive)
+
+    def advised() -> None:
+        assert load(hive=False) == [{"a": 1}, {"a": 2}]
+
+    return Case(lambda: load(hive=True), advised)
+
+
 CASES: Cases = {
+    "'open(..., hive=False), which leaves the names of folders alone'": folders_of_no_key,
+    "'open(..., schema=...) gives nulls for columns that a file lacks'": column_of_some_files,
+    "f'schema= with pa.field({field.name!r}, ..., nullable=True), for nulls'": (
+        required_column_of_some_files
+    ),
     "'cast it to integers, floats, strings, binary or lists of these, leave it out (columns=), or write Arrow'": (
         decimals_in_tfrecord,
         maps_in_tfrecord,

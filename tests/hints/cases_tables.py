@@ -22,7 +22,7 @@ TWO = [{"a": 1}, {"a": 2}]
 
 
 def without_module(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
-    """A call if a library is not installed."""
+    """A call while a library is not installed."""
 
     def hidden() -> Any:
         with pytest.MonkeyPatch.context() as patch:
@@ -33,7 +33,7 @@ def without_module(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def installed_by(extra: str) -> list[str]:
-    """The libraries that `pip install 'penstock[extra]'` brings."""
+    """The libraries that `pip install 'penstock[extra]'` installs."""
     wanted = importlib.metadata.requires("penstock") or []
     return [line.split(">")[0] for line in wanted if line.endswith(f"extra == '{extra}'")]
 
@@ -67,7 +67,7 @@ def cbor_without_cbor2() -> Case:
 
 
 def images() -> list[bytes]:
-    """Two pictures."""
+    """Two images."""
     return list(ps.encode_images(np.zeros((2, 8, 8, 3), np.uint8), "png").to_pylist())
 
 
@@ -314,7 +314,7 @@ CASES: Cases = {
         floats_that_would_be_rounded
     ),
     "'schema= of open, or columns= without it'": (sets_of_two_types, sets_of_two_types_without_it),
-    "f\"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}\"": lengths_of_one_level,
+    "f\"pad_to={{{', '.join(each)}}}\"": lengths_of_one_level,
     "f'class_names={{{path!r}: [...]}} with all names'": a_class_without_a_name,
     "f'class_names={{{path!r}: [...]}}, or columns= without it'": (
         classes_of_another_machine,

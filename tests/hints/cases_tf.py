@@ -25,12 +25,12 @@ from penstock.tf.missing import IN_TENSORFLOW, NEAREST, in_numpy
 
 
 def listed(dataset: Iterable[Any]) -> list[Any]:
-    """The elements of a dataset as Python's values."""
+    """The elements of a dataset as Python values."""
     return [np.asarray(element).tolist() for element in dataset]
 
 
 def mapped(values: Any, function: Callable[[Any], Any]) -> list[Any]:
-    """What a function given to Dataset.map makes of values."""
+    """The result of a function given to Dataset.map for some values."""
     return listed(tf.data.Dataset.from_tensor_slices(values).map(function))
 
 
@@ -289,7 +289,7 @@ WAYS: dict[str, tuple[str, Callable[[], None]]] = {
     "tf.signal": ("tf.signal.mdct", _fft),
     "tf.train": ("tf.train.Checkpoint", _torch),
 }
-"""By the name in NEAREST: a symbol that is missing, and what goes the way."""
+"""For each missing symbol in NEAREST, a case that follows the advised way."""
 assert WAYS.keys() == NEAREST.keys(), "a new way needs a case that goes it"
 
 
@@ -310,7 +310,7 @@ def _way(hint: str, symbol: str, advised: Callable[[], None]) -> Make:
 
 
 def _said(program: str, keras: str = "jax") -> str:
-    """What a program prints in the last line."""
+    """The last line that a program prints."""
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -323,7 +323,7 @@ def _said(program: str, keras: str = "jax") -> str:
 
 
 def _both(program: str) -> Case:
-    """A program that prints what is refused, and what the advice gives, as JSON."""
+    """A program that prints, as JSON, the refused call's error and the result of the advice."""
     ps.write({"a": [[1], [2, 3]], "y": [0.0, 1.0]}, "a.parquet")
     told = json.loads(_said(program, "numpy"))
 
@@ -413,7 +413,7 @@ def advised():
 
 
 CASES: Cases = {
-    '"TensorFlow\'s own folders are read with TensorFlow"': folders_of_tensorflow,
+    "'only TensorFlow reads folders that TensorFlow saved'": folders_of_tensorflow,
     "'pip install ml_dtypes'": lambda: apart(WITHOUT_ML_DTYPES),
     "'penstock.tf reads and writes local files only; copy the files to this machine first'": (
         elsewhere

@@ -23,20 +23,20 @@ SHARDS = ["a.tfrecord", "b.tfrecord"]
 
 
 def typed(command: str) -> str:
-    """What a command prints that a person types; it must succeed."""
+    """Run a command that a hint prints. It must succeed; returns its output."""
     done = run(*command.split()[1:])
     assert done.status == 0, done.err
     return done.out
 
 
 def images(*names: str) -> list[bytes]:
-    """Pictures as files, one for each name."""
+    """Image files, one for each name."""
     pixels = np.arange(len(names) * 192, dtype=np.uint8).reshape(-1, 8, 8, 3)
     return list(ps.encode_images(pixels, "png").to_pylist())
 
 
 def three_damaged() -> None:
-    """Three records, of which the second is damaged."""
+    """Three records, the second of which is damaged."""
     summary = ps.write({"id": [1, 2, 3], "more": [4, 5, 6]}, "a.tfrecord")
     data = Path("a.tfrecord").read_bytes()
     Path("a.tfrecord").write_bytes(flipped(data, data.index(b"more", len(data) // 3) * 8))
@@ -180,7 +180,7 @@ def values_and_functions() -> Case:
 
 
 def _half_done() -> tuple[str, Callable[[], Any]]:
-    """The journal of a change of two shards that was killed after the first, and the change."""
+    """The journal of a change of two shards that was killed after the first, and that change."""
 
     class Killed(BaseException):
         pass

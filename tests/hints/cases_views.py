@@ -91,20 +91,10 @@ def lengths_of_damaged_records() -> Case:
     return Case(lambda: bucketed(ps.open("a.tfrecord", damage="skip")), advised)
 
 
-def the_plan_of_buckets() -> Case:
-    loader = bucketed(written(), record_numbers="number")
-
-    def advised() -> None:
-        assert sorted(n for batch in loader for n in batch["number"].tolist()) == list(range(6))
-
-    return Case(lambda: ps.plan(loader), advised)
-
-
 CASES: Cases = {
     "'scan the view, or write it with penstock.convert and open that'": numbers_of_a_filtered_view,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,
     "'ps.Shuffled, ps.Blocked or ps.Sequential'": an_order_that_selects,
     "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
-    "'penstock repair, then the repaired files'": lengths_of_damaged_records,
-    "'count the numbers that record_numbers= adds to each batch'": the_plan_of_buckets,
+    "'penstock repair, and then open the repaired files'": lengths_of_damaged_records,
 }

@@ -83,7 +83,7 @@ def a_pipe() -> Case:
 
 
 NO_TEXT = "\udcff"
-"""What `os.listdir` gives of a name that is no UTF-8."""
+"""The string that `os.listdir` returns for a name that is not UTF-8."""
 
 
 def half_a_pair_as_bytes() -> Case:
@@ -203,7 +203,7 @@ def tensors_are_written_elsewhere() -> Case:
 
 
 def _permuted() -> pa.Table:
-    """What pyarrow reads of tensors that somebody wrote with a permutation."""
+    """The array that pyarrow reads if tensors were written with a permutation."""
     storage = _tensors()["a"].chunk(0).storage
     called = {
         "ARROW:extension:name": "arrow.variable_shape_tensor",
@@ -328,7 +328,7 @@ CASES: Cases = {
         tensors_are_left_out,
         tensors_are_written_elsewhere,
     ),
-    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage): values and shapes as they are stored'": (
+    "'transpose the values and write the type without a permutation, or read it with pyarrow and pass its storage (chunk.storage), which has the values and shapes as stored'": (
         permuted_tensors_are_transposed,
         permuted_tensors_as_they_lie,
     ),

@@ -1,4 +1,4 @@
-"""What the cases of hints are made of."""
+"""The building blocks for the cases of hints."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Step = Callable[[], Any]
 
 
 class Case(NamedTuple):
-    """What raises a hint, what the hint advises, and the hint if its source does not contain it.
+    """A call that raises a hint, a call that follows its advice, and the hint's text if the source does not contain
+    it.
 
-    A step may be used once, in an empty folder. `advised` asserts that the data come out right.
+    A step may be used once, in an empty folder. `advised` asserts that the resulting data is right.
     """
 
     fails: Step
@@ -34,11 +35,12 @@ class Case(NamedTuple):
 
 Make = Callable[[], Case]
 Cases = Mapping[str, "Make | tuple[Make, ...]"]
-"""By the source text of the hint; several where it has branches, or is raised for several causes."""
+"""The cases by the source text of their hint; there are several if the hint has branches, or is raised for several
+causes."""
 
 
 def twice(call: Callable[..., Any], *given: Any, gives: Any, **advice: Any) -> Case:
-    """A call, and the same with the keywords that the hint names and what it then gives."""
+    """A call, and the same call with the keywords that the hint names, and its expected result."""
 
     def advised() -> None:
         assert call(*given, **advice) == gives
@@ -47,7 +49,7 @@ def twice(call: Callable[..., Any], *given: Any, gives: Any, **advice: Any) -> C
 
 
 def rows(*given: Any, **options: Any) -> list[Any]:
-    """All records of what is opened."""
+    """All records of the opened source."""
     return list(ps.open(*given, **options))
 
 
@@ -63,7 +65,7 @@ def equal_in(table: pa.Table, *paths: str, **options: Any) -> None:
 
 
 def left_out(table: pa.Table, name: str, target: str, **options: Any) -> None:
-    """Write a table without one column, as convert's columns= does it."""
+    """Write a table without one column, as convert does with columns=."""
     ps.write(table, "all.arrow", overwrite=True)
     rest = [other for other in table.column_names if other != name]
     ps.convert("all.arrow", target, columns=rest, **options)
@@ -71,7 +73,7 @@ def left_out(table: pa.Table, name: str, target: str, **options: Any) -> None:
 
 
 def apart(program: str, **variables: str) -> Case:
-    """A case whose libraries need a separate process: `fails` and `advised` of a program."""
+    """A case whose libraries need a separate process: a program defines `fails` and `advised`."""
 
     def run(step: str, seconds: float = 120) -> None:
         done = subprocess.run(
@@ -98,7 +100,7 @@ def apart(program: str, **variables: str) -> Case:
 
 
 def cli(line: str) -> str:
-    """Type a command, without the word penstock, and see that it did its work."""
+    """Run a command, given without the word penstock, and check that it succeeds."""
     from penstock.cli.program import program
 
     done = CliRunner().invoke(program, shlex.split(line), catch_exceptions=False)
@@ -117,7 +119,7 @@ IMAGES = {f"{n}.png": png(n) for n in range(2)}
 
 
 def folder_of_images(**tables: str) -> None:
-    """A folder "d" of IMAGES, with tables of these endings."""
+    """A folder "d" with IMAGES, and with tables that have these endings."""
     Path("d").mkdir(exist_ok=True)
     for name, data in IMAGES.items():
         Path("d", name).write_bytes(data)

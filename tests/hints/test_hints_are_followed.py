@@ -1,7 +1,7 @@
-"""Hints are true: the input that raises one is read, or written, once its advice is followed.
+"""Hints are true: an input that raises a hint can be read, or written, once the advice is followed.
 
-All hints of the code base are collected from its source, and each is followed by a case of one of the
-modules next to this one, so a new hint without a case fails here.
+The hints are collected from penstock's source, and each is followed by a case in one of the modules next to this one.
+So a new hint without a case fails here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ MAKERS: list[tuple[str, Make]] = [
 
 
 def hints() -> set[str]:
-    """The source text of every hint of the package: what is given as hint=, and what becomes one by a name."""
+    """The source text of every hint in the package: arguments called hint=, and values that become hints through a
+    name."""
     found: set[str] = set()
     for path in sorted((ROOT / "python" / "penstock").rglob("*.py")):
         tree = ast.parse(path.read_text())
@@ -43,7 +44,7 @@ def hints() -> set[str]:
 
 
 def _given(tree: ast.AST) -> Iterator[ast.expr]:
-    """The value of hint= in calls, or a value set under that name."""
+    """The value of hint= in a call, or a value that is set under that name."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -53,7 +54,8 @@ def _given(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:
-    """What is assigned to one of these names, to a constant that calls itself a hint, or to an error's hint."""
+    """A value that is assigned to one of these names, to a constant whose name says that it is a hint, or to an
+    error's hint."""
     for node in ast.walk(tree):
         for target in node.targets if isinstance(node, ast.Assign) else []:
             pairs = [(target, node.value)]
@@ -67,7 +69,8 @@ def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:
 
 
 def _says_nothing(value: ast.expr) -> bool:
-    """None, or what another function or error was given, as it is or in the words of the command line."""
+    """Whether the value is None, or a hint from another function or error, unchanged or in the words of the command
+    line."""
     if isinstance(value, ast.IfExp):
         return all(
             _says_nothing(one) and not _is_constant(one) for one in (value.body, value.orelse)
@@ -83,7 +86,7 @@ def _is_constant(value: ast.expr) -> bool:
 
 
 def _pattern(hint: str) -> str:
-    """What the hint of this source text looks like: what an f-string fills in may be anything."""
+    """A pattern for the hint with this source text: the values in an f-string may be anything."""
     value = ast.parse(hint, mode="eval").body
     parts = value.values if isinstance(value, ast.JoinedStr) else [value]
     assert all(isinstance(part, ast.Constant | ast.FormattedValue) for part in parts), (
@@ -97,7 +100,7 @@ def _pattern(hint: str) -> str:
 @pytest.mark.parametrize(
     ("hint", "make"), MAKERS, ids=[make.__name__.strip("_") for _, make in MAKERS]
 )
-def test_what_a_hint_advises_works(
+def test_following_a_hint_works(
     hint: str, make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

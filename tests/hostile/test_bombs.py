@@ -1,4 +1,4 @@
-"""Small files that claim to become large: memory stays within batches and limits, whatever they hold."""
+"""Small files that claim to become large: memory stays within batches and limits, whatever the files contain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from reading import run_python
 
 GIB = 1 << 30
 MOST = 900 << 10
-"""KiB that a process may have at its peak: a few batches, and what is imported."""
+"""The peak memory that a process may have, in KiB: a few batches, and the imported libraries."""
 
 PROGRAM = r"""
 import re, resource, sys, time
@@ -89,7 +89,7 @@ def _frame(length: int, payload: bytes) -> bytes:
 def _zeros_in_gzip(path: Path) -> None:
     packer = zlib.compressobj(9, wbits=31)
     with path.open("wb") as file:
-        # A valid head of a record within the limit, and zeros in place of its end.
+        # A valid head of a record within the limit, followed by zeros instead of the record.
         file.write(packer.compress(_frame(GIB // 2, b"")[:12]))
         for _ in range(600):
             file.write(packer.compress(bytes(1 << 20)))
@@ -129,7 +129,7 @@ def _zeros_in_a_batch(path: Path) -> None:
 
 
 def _nested(path: Path, column: Callable[[Any, int], Any]) -> None:
-    """One text of a MiB in a dictionary, to which 5000 nested values refer."""
+    """One text of 1 MiB in a dictionary, to which 5000 nested values refer."""
     count = 5000
     text = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(count, np.int32)), pa.array(["x" * (1 << 20)])
@@ -160,7 +160,7 @@ def _in_maps(path: Path) -> None:
 
 
 def _told_smaller(path: Path) -> None:
-    """Texts of 2 GB in all, in a row group that says it has a byte."""
+    """Texts of 2 GB in all, in a row group that claims to have one byte."""
     column = pa.array([bytes(1 << 20).decode()] * 2000)
     options: Any = {"compression": "zstd", "store_schema": False, "use_dictionary": False}
     pq.write_table(
@@ -205,16 +205,16 @@ def test_one_record_takes_no_more_than_its_limit(
 ) -> None:
     path = tmp_path / ("a.tfrecord" if make is _zeros_in_gzip else "a.tar")
     make(path)
-    # What one record may take, once as it is read and once as it is decoded.
+    # The memory for one record, once as read and once as decoded.
     assert int(run_python(PROGRAM, str(path), "scan")) < MOST + (2 << 20)
 
 
 HELD = 128 << 20
-"""What a bomb of `fuzz.bombs` holds here."""
+"""The size of the data in a bomb of `fuzz.bombs` here."""
 
 
 def _held() -> dict[str, bytes]:
-    """What each compressed container makes of one record of zeros, or of very many empty ones."""
+    """For each compressed format, a small file with one record of zeros, or with a huge number of empty records."""
     found = {f"{ending}.mds.{ending}": data for ending, data in bombs.mds(HELD).items()}
     for name, made in (
         ("tfrecord", bombs.tfrecords), ("array_record", bombs.array_records), ("npz", bombs.npzs),
@@ -224,7 +224,7 @@ def _held() -> dict[str, bytes]:
     return {f"{name}.gz" if name == "0.tar" else name: data for name, data in found.items()}
 
 
-def test_what_is_compressed_takes_a_few_times_what_it_holds(tmp_path: Path) -> None:
+def test_a_compressed_file_takes_a_few_times_the_memory_of_its_contents(tmp_path: Path) -> None:
     for name, data in _held().items():
         assert len(data) < HELD // 16, name
         (tmp_path / name).write_bytes(data)

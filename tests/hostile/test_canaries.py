@@ -1,9 +1,9 @@
 """Nothing in a file runs code, and nothing in it opens another file.
 
-Each file of `hostile_files.py` attempts one or the other, in a way that its format, or a library that
-reads it, supports. Next to the files is a folder of canaries, and the kernel reports everything in it
-that is opened, by any code; each pickle would create a file. The files are read in
-subprocesses (`read_hostile.py`), which also watch Python's audit events.
+Each file of `hostile_files.py` attempts one or the other, in a way that its format, or a library that reads the
+format, supports. Next to the files is a folder of canaries, and the kernel reports every file in it that any code
+opens. Each pickle would create a file. The hostile files are read in subprocesses (`read_hostile.py`), which also
+watch Python's audit events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reading_apart import answers, warm_files
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """What came of every hostile file, in several ways of reading."""
+    """The result for every hostile file, read in several ways."""
     base = tmp_path_factory.mktemp("hostile")
     tasks: list[dict[str, Any]] = []
     for name, make in HOSTILE.items():
@@ -63,8 +63,8 @@ def test_a_file_runs_nothing_and_opens_nothing(
     assert not (folder.parent / "sung").exists()
 
 
-def test_the_watch_sees_what_it_should(tmp_path: Path) -> None:
-    """Without this, a watch that sees nothing would pass everything."""
+def test_the_watch_detects_forbidden_actions(tmp_path: Path) -> None:
+    """Without this test, a watch that sees nothing would let every file pass."""
     place = Place(tmp_path)
     tasks = [
         {

@@ -1,4 +1,4 @@
-"""Every TFRecord file that other projects publish opens with what the corpus's manifest states."""
+"""Every TFRecord file that other projects publish opens with the facts that the corpus's manifest states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FEATURE = re.compile(
 
 @dataclass(frozen=True)
 class Stated:
-    """What a row of the manifest says about a regular file."""
+    """A row of the manifest about a regular file."""
 
     path: str
     compression: str
@@ -111,7 +111,7 @@ print(json.dumps(out))
 
 
 def test_all_files_open_with_their_counts_and_sizes(tmp_path: Path) -> None:
-    """In one process with bounded memory, each within two seconds."""
+    """All files are read in one process with bounded memory, each within two seconds."""
     paths = [str(CORPUS / row.path) for row in FILES]
     said = json.loads(run_python(OPEN, str(tmp_path / "indexes"), *paths, megabytes=2048))
     for row, path in zip(FILES, paths, strict=True):

@@ -1,5 +1,5 @@
-"""Every published file of Examples gets a field added, replaced, renamed and dropped; TensorFlow
-reads the rest as it was."""
+"""In every published file of Examples, a field is added, replaced, renamed and dropped; TensorFlow must read all
+other fields unchanged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def message(row: Stated, payload: bytes) -> Any:
 
 
 def fields(found: Any) -> dict[str, bytes]:
-    """The features of an Example or of a context, as bytes: NaN equals itself, and 0.0 not -0.0."""
+    """The features of an Example or of a context, as bytes, so that NaN equals itself and 0.0 differs from -0.0."""
     one = found.context if hasattr(found, "context") else found.features
     return {key: value.SerializeToString(deterministic=True) for key, value in one.feature.items()}
 
@@ -136,7 +136,8 @@ def test_a_field_is_added_replaced_renamed_and_dropped(row: Stated, tmp_path: Pa
     for before, after, parsed in zip(
         old_payloads, payloads(again, row.compression), old, strict=True
     ):
-        # If protobuf writes as many bytes, the payload had no duplicate and no unused bytes.
+        # If protobuf writes the same number of bytes, the payload had no duplicate fields and no
+        # unused bytes.
         if before and len(parsed.SerializeToString()) == len(before):
             assert after == before
         # An empty payload has no message of features.
@@ -211,7 +212,7 @@ WARNING = "multiple concatenated"
 
 
 def told_by_tensorflow(names: dict[str, list[str]]) -> str:
-    """What it says on stderr while it parses the named fields of some files, all "here"."""
+    """TensorFlow's output on stderr while it parses the named fields, each called "here", of some files."""
     done = subprocess.run(
         [sys.executable, "-c", PARSE, json.dumps(names)],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
@@ -242,7 +243,8 @@ def test_tensorflow_warns_of_nothing_shadowed(tmp_path: Path) -> None:
 
 
 def test_tensorflow_would_warn_of_a_key_that_is_shadowed(tmp_path: Path) -> None:
-    """What the test above looks for does appear if a field is joined without being cut."""
+    """This shows that the warning that the test above looks for appears if a field is added without removing the old
+    one."""
     feature = {SPLIT: tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"here"]))}
     payload = tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
     ps.write([payload * 2], tmp_path / "a.tfrecord")

@@ -1,4 +1,4 @@
-"""The fuzz targets, each in a separate process: seeds are printed and can be set.
+"""Runs the fuzz targets, each in a separate process. Seeds are printed and can be set:
 
 PENSTOCK_SEED=7 pytest tests/hostile/test_fuzz.py
 """

@@ -1,9 +1,9 @@
-"""Every file that other projects publish gives its records, or an error that says why.
+"""Every file that other projects publish gives its records, or an error that says why it does not.
 
-None is left out: files that are not data (the JSON, CSV and text next to the data) must raise an error that says so. Each is opened
-by its own name and by one that says nothing, with an index in a folder elsewhere, scanned, counted,
-taken from, and read again past its damage; pictures are decoded. Bounds for each reading: two
-seconds of CPU, 300 MB in addition to the pixels of an image, no signal, no other file, no code.
+No file is left out: files that are not data (the JSON, CSV and text next to the data) must raise an error that says
+so. Each file is opened by its own name and by a name that does not reveal the format, with an index in a different
+folder. It is scanned, counted, taken from, and read again past its damage; images are decoded. Bounds for each
+reading: two seconds of CPU, 300 MB in addition to the pixels of an image, no signal, no other file, no code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 2.0
 BYTES = 300 << 20
 PICTURES = ("jpeg", "png", "webp")
 COMPANIONS = (".json", ".json.gz", ".md", ".csv", ".txt", ".yaml", ".lst", ".idx")
-"""How files end that tell of data and are none."""
+"""The endings of files that describe data but are not data."""
 FILES = sorted(path for path in CORPUS.rglob("*") if path.is_file())
 KINDS = sorted({path.relative_to(CORPUS).parts[0] for path in FILES})
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -32,7 +32,7 @@ Readings = dict[Path, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def readings(tmp_path_factory: pytest.TempPathFactory) -> Readings:
-    """The result for every file; it takes half a minute."""
+    """The result for every file, which takes half a minute."""
     folder = tmp_path_factory.mktemp("corpus")
     tasks: list[dict[str, Any]] = []
     for number, path in enumerate(FILES):
@@ -57,7 +57,7 @@ def of_kind(readings: Readings, kind: str) -> Readings:
 
 
 def ways(readings: Readings, kind: str) -> list[tuple[Path, str, dict[str, Any]]]:
-    """Every reading of every file of a kind, with the way it was read."""
+    """Every reading of every file of a kind, with the way in which it was read."""
     return [
         (path, way, found)
         for path, answer in of_kind(readings, kind).items()

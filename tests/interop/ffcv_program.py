@@ -44,7 +44,7 @@ def load(path: str, out: str) -> None:
 
 
 class Records:
-    """So many records of every field."""
+    """A dataset of this many records, with every field."""
 
     def __init__(self, count: int) -> None:
         rng = np.random.default_rng(5)

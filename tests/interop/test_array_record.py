@@ -1,4 +1,4 @@
-"""What array_record's own writer makes, penstock reads as array_record's own reader does."""
+"""penstock reads files of array_record's own writer as array_record's own reader does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_file_without_records_is_read_as_such(tmp_path: Path) -> None:
     assert list(ps.open(tmp_path / "x.array_record")) == []
 
 
-def test_a_cut_file_in_which_the_peer_sees_nothing_is_an_error(tmp_path: Path) -> None:
+def test_a_truncated_file_that_array_record_reads_as_empty_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.array_record"
     write(path, some_records(), "group_size:10")
     data = path.read_bytes()

@@ -1,4 +1,4 @@
-"""A TFRecord in one line of pyarrow, polars, duckdb and pandas."""
+"""Reads a TFRecord in one line of pyarrow, polars, duckdb and pandas."""
 
 from __future__ import annotations
 

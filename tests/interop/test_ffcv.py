@@ -1,7 +1,7 @@
-"""ffcv reads what penstock writes, by both of its caches, and penstock what ffcv writes.
+"""ffcv reads files that penstock writes, with both of its caches, and penstock reads files that ffcv writes.
 
-ffcv needs numba, torch, OpenCV and a compiler, so it is in a separate environment, which the
-Makefile makes; PENSTOCK_FFCV names another one's Python.
+ffcv needs numba, torch, OpenCV and a compiler, so it is in a separate environment, which the Makefile makes.
+PENSTOCK_FFCV can name the Python of another environment.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ COUNT = 23
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What penstock wrote, and what ffcv made of it: `x.beton`, and `x.npz` or `x.json`. All in
-    one process, for ffcv takes ten seconds to start."""
+    """The files that penstock wrote, and ffcv's results: `x.beton`, and `x.npz` or `x.json`. One process makes all of
+    them, because ffcv takes ten seconds to start."""
     if not Path(FFCV).exists():
         pytest.fail(f"{FFCV} is not there; `make .venv-ffcv/built` makes it")
     made = tmp_path_factory.mktemp("ffcv")
@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table() -> pa.Table:
-    """Every kind of field, empty values and both kinds of image among them."""
+    """Every kind of field, with empty values and both kinds of image."""
     rng = np.random.default_rng(9)
     slopes = np.add.outer(np.arange(COUNT) * 5, np.arange(16 * 24 * 3) % 120).astype(np.uint8)
     pixels = slopes.reshape(COUNT, 16, 24, 3)
@@ -101,7 +101,7 @@ def test_ffcv_loads_what_penstock_writes_by_both_caches(folder: Path) -> None:
 
 
 def many_rows() -> pa.Table:
-    """More rows than one page holds, so that the first pages of values come after the others."""
+    """More rows than one page can hold, so that the first pages of values must be moved to the end."""
     jpegs = encode_images(np.zeros((1, 8, 8, 3), np.uint8), "jpeg").storage.to_pylist()
     values = pa.array([jpegs[0] + b"\0" * (n % 7) for n in range(90_000)])
     image = pa.ExtensionArray.from_storage(ImageType(), values)

@@ -1,5 +1,5 @@
-"""What penstock keeps beside data is seen by no other reader's glob: TensorFlow's, webdataset's, torch's, pyarrow's and
-datasets' own, with `*` and `**`, beside every kind of file that penstock makes there."""
+"""Globs of other readers must not match the files that penstock stores next to data. The readers are TensorFlow,
+webdataset, torch, pyarrow and datasets, with `*` and `**`, and with every kind of file that penstock stores there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import penstock as ps
 from penstock.storage import append_journal as journal
 from penstock.storage.hidden import is_own
 
-# webdataset leaves the files open that it reads.
+# webdataset does not close the files that it reads.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
@@ -88,7 +88,7 @@ def test_pyarrow(tmp_path: Path) -> None:
 
 
 def test_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))  # read when datasets is imported
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))  # datasets reads this when it is imported
     datasets = pytest.importorskip("datasets")
     tables = tmp_path / "tables"
     (tables / "more").mkdir(parents=True)

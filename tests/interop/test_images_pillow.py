@@ -1,4 +1,4 @@
-"""Crops and sizes for training against Pillow, with torchvision's steps: within 1 of 255."""
+"""Crops and sizes for training, compared with Pillow and torchvision's steps: within 1 of 255."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = [(375, 500), (500, 333), (1200, 900), (60, 80), (225, 225), (2000, 31)]
 
 
 def picture(height: int, width: int) -> Pillow.Image:
-    """Noise of all wavelengths, as photographs are, with some hard edges."""
+    """Noise of all wavelengths, as in photographs, with some hard edges."""
     rng = np.random.default_rng(height * width)
     rows, columns = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None]
     waves = np.hypot(rows, columns)

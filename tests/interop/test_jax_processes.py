@@ -1,11 +1,13 @@
-"""Two processes of JAX on this machine: parts of global arrays have the same shapes, or are refused."""
+"""Two processes of JAX on this machine: the parts of a global array have the same shapes, or are refused."""
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ options = {
     "offsets": {},
     "pad": {"ragged": "pad"},
     "pad_to": {"pad_to": {"tokens": 8}},
+    "buckets": {"buckets": {"tokens": [2, 4]}, "uneven": "pad"},
     "map": {"ragged": "pad", "map": lambda batch: {"tokens": batch["tokens"]}},
     "alike": {"ragged": "pad", "map": lambda batch: {"tokens": batch["tokens"][:, :1]}},
 }[how]
@@ -46,7 +49,7 @@ except ps.SchemaError as error:
 
 
 def said(folder: Path, how: str) -> list[str]:
-    """What each of two processes says."""
+    """The output of each of two processes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -81,7 +84,8 @@ WORDS = ("sum", "shapes", "refused")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    # Of each step rank 0 has the first two records, rank 1 the other two, whose lists are longer.
+    # In each step, rank 0 has the first two records and rank 1 has the other two, whose lists are
+    # longer.
     lists = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]] * 2 + [[7], [7, 8, 9]]
     ps.write({"tokens": lists}, tmp_path / "t.tfrecord")
     return tmp_path
@@ -91,6 +95,13 @@ def test_fixed_lengths_give_all_processes_the_same_arrays(folder: Path) -> None:
     one, other = said(folder, "pad_to")
     assert one == other
     assert one.splitlines()[-1] == "shapes [(4, 8), (4, 8), (2, 8)]"
+
+
+def test_buckets_give_all_processes_the_same_arrays(folder: Path) -> None:
+    one, other = said(folder, "buckets")
+    assert one == other
+    shapes = re.findall(r"\(\d+, \d+\)", one.splitlines()[-1])
+    assert Counter(shapes) == {"(4, 2)": 2, "(4, 4)": 2}
 
 
 @pytest.mark.parametrize("how", ["pad", "offsets"])

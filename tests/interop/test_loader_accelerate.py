@@ -1,4 +1,4 @@
-"""Accelerate's prepare takes the loader as an ordinary iterable, and a DataLoader over it."""
+"""Accelerate's prepare accepts the loader as an ordinary iterable, and also a DataLoader over it."""
 
 from __future__ import annotations
 

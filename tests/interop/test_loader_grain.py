@@ -1,4 +1,4 @@
-"""Grain reads a Dataset as it is: it has a length, and records by number."""
+"""Grain reads a Dataset directly, because it has a length and returns records by number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_map_dataset_shuffles_and_batches_records(numbers: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_data_loader_reads_by_its_sampler(numbers: Path, workers: int) -> None:
-    """With workers the dataset is pickled, and opened again in each."""
+    """With workers, the dataset is pickled and opened again in each worker."""
     flags.FLAGS.mark_as_parsed()  # Grain's workers ask for its flags; programs of absl parse them
     ds = ps.open(numbers)
     sampler = grain.samplers.IndexSampler(

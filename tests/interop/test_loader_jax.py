@@ -1,4 +1,4 @@
-"""The loader as JAX's arrays, on one device and over eight, and in a training.
+"""The loader's batches as JAX arrays, on one device and over eight, and in training.
 
 XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight devices of one processor.
 """
@@ -92,7 +92,7 @@ def test_a_state_follows_the_batch_that_the_loop_has(numbers: Path) -> None:
         assert ids(other) == (first[steps:] or second)
 
 
-def test_a_global_array_has_every_record_where_its_device_is(numbers: Path) -> None:
+def test_a_global_array_has_every_record_on_its_device(numbers: Path) -> None:
     sharding = over_eight()
     flat = {"columns": ["id", "score", "name"], "drop_last": True}
     want = list(loader(numbers, **flat))
@@ -110,10 +110,11 @@ def test_a_global_array_has_every_record_where_its_device_is(numbers: Path) -> N
                 assert np.array_equal(shard.data, plain[name][2 * place : 2 * place + 2])
 
 
-def test_what_cannot_be_sharded_says_what_to_do(numbers: Path) -> None:
+def test_errors_for_data_that_cannot_be_sharded_say_what_to_do(numbers: Path) -> None:
     with pytest.raises(ps.SchemaError, match="pad"):
         next(iter(loader(numbers).jax(over_eight())))
-    # 200 records are 12 batches of 16 and one of 8, which does divide; 198 leave 6.
+    # 200 records are 12 batches of 16 and one of 8, which can be divided over 8 devices. 198
+    # records leave a batch of 6, which cannot.
     short = ps.Loader(ps.open(numbers, columns=["id"]), 66).jax(over_eight())
     with pytest.raises(ps.SchemaError, match="drop_last"):
         next(iter(short))
@@ -124,6 +125,23 @@ def test_a_padded_last_batch_can_be_sharded(numbers: Path) -> None:
     last = list(ours)[-1]
     assert last["id"].shape == last["mask"].shape == (48,)
     assert last["id"][last["mask"]].tolist() == list(range(192, 200))
+
+
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_a_batch_may_be_donated(is_sharded: bool, tmp_path: Path) -> None:
+    """XLA writes into its memory, which no later batch shares, and not the loader's pool of buffers."""
+    path = shapes(tmp_path)[0]
+    sharding = over_eight() if is_sharded else None
+    invert = jax.jit(lambda batch: {**batch, "image": 255 - batch["image"]}, donate_argnums=0)
+    given, plain = image_loader(path).jax(sharding), image_loader(path)
+    num_donated = 0
+    for _ in range(2):
+        for batch, want in zip(given, plain, strict=True):
+            made = invert(batch)
+            assert np.array_equal(made["image"], 255 - want["image"])
+            assert np.array_equal(made["label"], want["label"])
+            num_donated += batch["image"].is_deleted()
+    assert num_donated == 12
 
 
 # -- in a training ------------------------------------------------------------------------------------
@@ -228,7 +246,7 @@ next(batches)
 """
 
 
-def test_a_loop_that_is_left_at_the_end_of_a_program_is_quiet(numbers: Path) -> None:
+def test_a_loop_that_is_left_at_the_end_of_a_program_prints_nothing(numbers: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", LEFT, str(numbers)], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Keras's fit, on the loader's batches, with the backend that KERAS_BACKEND names."""
+"""Keras's fit with the loader's batches, with the backend that KERAS_BACKEND names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def epochs(containers: list[Path]) -> list[list[list[int]]]:
-    """The labels that the loader itself gives in four epochs."""
+    """The labels that the loader itself returns in four epochs."""
     ours = image_loader(containers[0])
     return [[batch["label"].tolist() for batch in ours] for _ in range(4)]
 
@@ -75,7 +75,7 @@ def test_an_epoch_ends_when_all_of_it_has_been_asked_for(
 ) -> None:
     ours = image_loader(containers[0]).keras()
     labels(ours[0])
-    ours.on_epoch_end()  # as Keras does after it read a batch to build a model
+    ours.on_epoch_end()  # Keras does this after it has read a batch to build a model
     assert labels(ours[0]) == epochs[0][0]
 
 
@@ -120,7 +120,8 @@ def losses_of() -> Any:
 
 
 class Notes(keras.callbacks.Callback):
-    """The mean loss so far in the epoch after each step; the state after step `stop`, to stop there."""
+    """Records the mean loss so far in the epoch after each step, and the state after step `stop`, where it stops
+    training."""
 
     def __init__(self, data: Any, stop: int | None = None) -> None:
         super().__init__()
@@ -164,7 +165,7 @@ def test_fit_sees_every_epoch_in_the_loaders_order(
     data.__class__ = Watched
     net = model()
     net.fit(data, epochs=3, shuffle=False, verbose=0)
-    # Keras may read a few batches before it trains; the last ones are the training.
+    # Keras may read a few batches before it trains; the last batches belong to the training.
     trained = asked[-3 * STEPS :]
     assert [index for index, _ in trained] == [*range(STEPS)] * 3
     assert [found for _, found in trained] == [*epochs[0], *epochs[1], *epochs[2]]

@@ -1,4 +1,4 @@
-"""Lightning's Trainer takes the loader as an ordinary iterable, and keeps its place in checkpoints."""
+"""Lightning's Trainer accepts the loader as an ordinary iterable, and stores its position in checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from training import CLASSES, SIZE, shapes
 from training import loader as image_loader
 
-# What Lightning has to say about few workers, missing loggers and the processor it runs on.
+# Lightning's warnings about few workers, missing loggers and the processor.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
@@ -64,7 +64,8 @@ def test_a_trainer_sees_every_epoch_in_the_loaders_order(path: Path, tmp_path: P
 
 @pytest.mark.parametrize("stop", [3, 6, 8])
 def test_a_checkpoint_has_the_loaders_place(path: Path, tmp_path: Path, stop: int) -> None:
-    """In the middle of an epoch, at its end, where Lightning keeps only its number, and after."""
+    """Checkpoints in the middle of an epoch, at its end (where Lightning stores only the number of the epoch), and
+    after it."""
     whole, second = Net(), Net()
     saving = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=stop, save_top_k=-1)
     trainer(tmp_path, max_epochs=3, callbacks=[saving]).fit(whole, image_loader(path).torch())

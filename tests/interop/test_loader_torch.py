@@ -1,4 +1,4 @@
-"""The loader as torch's tensors, in DataLoader's workers, and in a training."""
+"""The loader's batches as torch tensors, in DataLoader's workers, and in training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from training import shapes
 
 COUNT = 200
 CONTEXTS = ("fork", "forkserver", "spawn")
-# torch thinks that more workers than cores are too many, and torchdata calls what torch deprecated.
+# torch warns about more workers than cores, and torchdata calls deprecated functions of torch.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
@@ -50,7 +50,7 @@ def ids(batches: Any) -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def epochs(numbers: Path) -> list[list[list[int]]]:
-    """What the loader itself gives in three epochs."""
+    """The batches that the loader itself returns in three epochs."""
     ours = loader(numbers)
     return [ids(ours) for _ in range(3)]
 
@@ -147,7 +147,7 @@ def test_a_state_follows_the_batch_that_the_loop_has(
 def test_pinned_copies_to_a_gpu_use_a_separate_stream(
     numbers: Path, epochs: list[list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No GPU is needed: what is asked of torch is written down, and done on the CPU."""
+    """No GPU is needed: the calls to torch are recorded and run on the CPU."""
     log: list[str] = []
 
     class Stream:
@@ -200,7 +200,8 @@ def test_pinned_copies_to_a_gpu_use_a_separate_stream(
     assert got == epochs[0]
     sent, given = ["pin", "copy"], ["record", "loop"]
     assert log[:5] == [*sent, "event 1", "wait 1", *given][:5]
-    # Batches 2 and 3 are sent before the loop has 2; from then on one is always ahead.
+    # Batches 2 and 3 are sent before the loop gets batch 2; from then on, one batch is always
+    # ahead.
     begin = log.index("event 2")
     assert log[begin : begin + 6] == ["event 2", *sent, "event 3", "wait 2", "record"]
     assert log.count("wait 13") == 1
@@ -265,7 +266,7 @@ def test_workers_begin_where_a_state_says(numbers: Path, epochs: list[list[list[
     assert [ids(ours), ids(ours)] == [epochs[0][5:], epochs[1]]
 
 
-def test_a_process_that_cannot_know_the_place_says_so(numbers: Path) -> None:
+def test_a_process_that_cannot_find_its_rank_raises_an_error(numbers: Path) -> None:
     view = loader(numbers).torch()
     view.state_dict()
     for _ in DataLoader(view, batch_size=None, num_workers=1):
@@ -341,7 +342,7 @@ class Training:
         self.data = image_loader(path).torch()
 
     def steps(self, count: int) -> list[float]:
-        """The losses of this many steps, over as many epochs as that takes."""
+        """The losses of this many steps, over as many epochs as needed."""
         losses: list[float] = []
         while len(losses) < count:
             for batch in self.data:

@@ -1,5 +1,5 @@
-"""torch, Lightning, Accelerate, JAX, Keras and Grain, each in a separate process, and so are the programs
-of docs/guide/training.md.
+"""Runs the tests of torch, Lightning, Accelerate, JAX, Keras and Grain, and the programs of docs/guide/training.md,
+each in a separate process.
 
 `pytest tests/interop/test_loader_torch.py` runs one of them directly; for JAX and Keras see WORLDS.
 """
@@ -33,7 +33,7 @@ PROGRAMS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE, re.MUL
 
 
 def run(command: list[str], folder: Path, more: dict[str, str] | None = None) -> None:
-    """A separate Python. It does not use accelerators or the home folder."""
+    """Run a separate Python, which does not use accelerators or the home folder."""
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
@@ -55,7 +55,7 @@ def run(command: list[str], folder: Path, more: dict[str, str] | None = None) ->
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-4000:]
 
 
-# Keras is the same code on any backend; one runs always.
+# Keras's code is the same on any backend; one backend is always tested.
 LONG = {"keras with jax", "keras with tensorflow"}
 CASES = [pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) for world in WORLDS]
 

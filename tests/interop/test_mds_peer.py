@@ -1,4 +1,5 @@
-"""What mosaicml-streaming's own writer made (tests/golden/mds) is read as what it was given."""
+"""penstock reads the shards that mosaicml-streaming wrote (tests/golden/mds), with the values that were given to its
+writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""msgpack and msgpack-numpy read what penstock writes, byte for byte what they write, and the reverse."""
+"""msgpack and msgpack-numpy read files that penstock writes, whose bytes equal their own; and penstock reads
+theirs."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ records = st.fixed_dictionaries(
 
 
 def _in_order(record: dict[str, Any]) -> dict[str, Any]:
-    """Keys as the schema has them; Hypothesis makes them in any order."""
+    """Keys in the order of the schema; Hypothesis makes them in any order."""
     inner = record["map"]
     ordered = {name: record[name] for name in SCHEMA.names}
     return {**ordered, "map": inner and {"x": inner["x"], "y": inner["y"]}}

@@ -1,8 +1,8 @@
-"""MXNet reads what penstock writes, record by record, by key and as batches of pictures, and penstock
-what MXNet writes.
+"""MXNet reads files that penstock writes, record by record, by key and as batches of images, and penstock reads files
+that MXNet writes.
 
-MXNet is retired and wants a NumPy before 2, so it is in a separate environment, which the
-Makefile makes; PENSTOCK_MXNET names another one's Python.
+MXNet is retired and needs a NumPy before 2, so it is in a separate environment, which the Makefile makes.
+PENSTOCK_MXNET can name the Python of another environment.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from reading import ROOT
 MXNET = os.environ.get("PENSTOCK_MXNET", str(ROOT / ".venv-mxnet" / "bin" / "python"))
 PROGRAM = str(Path(__file__).with_name("mxnet_program.py"))
 COUNT = 24
-"""A multiple of the batch that MXNet fills, which hands out what memory holds in a last short one."""
+"""A multiple of MXNet's batch size: MXNet fills a short last batch with arbitrary memory."""
 
 
 def payloads() -> list[bytes]:
-    """Full of magics, at multiples of four and at other offsets; empty payloads, and one of a megabyte."""
+    """Payloads full of magics, at multiples of four and at other offsets; empty payloads, and one of a megabyte."""
     rng = np.random.default_rng(3)
     pieces = (MAGIC_BYTES, MAGIC_BYTES[1:], b"", b"\0" * 5, bytes(300))
     some = [b"".join(pieces[n] for n in rng.integers(0, 5, rng.integers(0, 9))) for _ in range(300)]
@@ -37,7 +37,7 @@ def payloads() -> list[bytes]:
 
 
 def pixels() -> np.ndarray:
-    """Slopes, which a JPEG keeps nearly as they are."""
+    """Smooth gradients, which a JPEG keeps nearly unchanged."""
     slopes = np.add.outer(np.arange(COUNT) * 5, np.arange(24 * 32 * 3) % 120).astype(np.uint8)
     return slopes.reshape(COUNT, 24, 32, 3)
 
@@ -47,7 +47,7 @@ def images() -> list[bytes]:
 
 
 def rows(*, lists: bool) -> list[list[Any]]:
-    """Label, id, id2 and image, ids to the last of their 64 bits."""
+    """Label, id, id2 and image; ids use all of their 64 bits."""
     ids = [(1 << 64) - 1 - n if n % 3 else n for n in range(COUNT)]
     labels = [[n / 4, 1.0, -n] if lists else n / 4 for n in range(COUNT)]
     return [[label, id_, 7, im] for label, id_, im in zip(labels, ids, images(), strict=True)]
@@ -66,7 +66,8 @@ def texts(values: list[list[Any]]) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What penstock wrote and MXNet made of it, and the reverse, all by one process of MXNet."""
+    """The files that penstock wrote with MXNet's results for them, and the reverse, all made by one process of
+    MXNet."""
     if not Path(MXNET).exists():
         pytest.fail(f"{MXNET} is not there; `make .venv-mxnet/built` makes it")
     made = tmp_path_factory.mktemp("mxnet")

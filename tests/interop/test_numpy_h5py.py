@@ -1,4 +1,4 @@
-"""NumPy and h5py read what penstock writes, and penstock what they write: any dtype, shape, order."""
+"""NumPy and h5py read files that penstock writes, and penstock reads theirs, with any dtype, shape and order."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ in_one_folder = settings(
 
 @st.composite
 def arrays(draw: st.DrawFn) -> np.ndarray:
-    """Numbers of any kind, byte order, shape and order."""
+    """Numbers of any kind, byte order, shape and memory order."""
     kind = draw(st.sampled_from("<>")) + draw(st.sampled_from(KINDS))
     shape = (draw(st.integers(1, 40)), *draw(st.lists(st.integers(1, 5), max_size=3)))
     seed = draw(st.integers(0, 1 << 30))
@@ -51,7 +51,7 @@ def as_numpy(column: Any) -> np.ndarray:
 
 
 def agrees(path: str, name: str, wanted: np.ndarray) -> None:
-    """All ways into the file give the array."""
+    """Check that every way to read the file gives the array."""
     for mmap in (False, True):
         dataset = ps.open(path, index="never", mmap=mmap)
         found = as_numpy(pa.table(dataset).column(name))

@@ -1,4 +1,4 @@
-"""An independent reader and writer of MXNet's rules reads what penstock writes, and the reverse."""
+"""An independent reader and writer that follows MXNet's rules reads files that penstock writes, and the reverse."""
 
 from __future__ import annotations
 

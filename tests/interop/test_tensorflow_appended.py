@@ -1,4 +1,4 @@
-"""TensorFlow reads files that were appended to, and loses no old record while an append is running."""
+"""TensorFlow reads files to which records were appended, and loses no old record while an append is running."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_tensorflow_reads_what_follows_its_gzip_files_and_empty_gzip_files(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tensorflow_loses_no_old_record_during_an_append(tmp_path: Path, name: str) -> None:
-    """Wherever the new bytes are cut, the old records come first and are whole."""
+    """Wherever the new bytes are truncated, the old records come first and are complete."""
     path = tmp_path / name
     ps.write({"id": range(100)}, path)
     before = path.read_bytes()

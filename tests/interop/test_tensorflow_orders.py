@@ -1,4 +1,5 @@
-"""Orders that tf.data has too: equal if they are deterministic, equally distributed if they are random."""
+"""Orders that tf.data has too: they are equal if they are deterministic, and equally distributed if they are
+random."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ def test_the_buffer_moves_records_as_that_of_tf_data(tf) -> None:
     num_records, size = 20_000, 300
 
     def moves(records: np.ndarray) -> np.ndarray:
-        """How far after its place each record comes, at some quantiles, without the ends."""
+        """How many positions after its own place each record comes, at some quantiles. The ends of the epoch are left
+        out."""
         late = np.arange(num_records) - records
         middle = late[2000:-2000]
         return np.quantile(middle, [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99])
@@ -76,8 +78,8 @@ def test_the_buffer_moves_records_as_that_of_tf_data(tf) -> None:
         theirs.append(moves(np.fromiter(data.as_numpy_iterator(), np.int64, num_records)))
     scatter = np.std(theirs, axis=0) + np.std(ours, axis=0)
     difference = np.mean(ours, axis=0) - np.mean(theirs, axis=0)
-    # Means of 20 runs each: five of their standard errors.
+    # Compare the means of 20 runs each; allow five standard errors.
     assert (np.abs(difference) < 5 * scatter / np.sqrt(20)).all(), (ours, theirs)
-    # And what the law says: a record waits as long as a coin of chance 1 / size says no.
+    # Compare with theory, too: in each step, a record leaves the buffer with probability 1 / size.
     law = np.log(1 - np.array([0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99])) * -size - size
     assert np.abs(np.mean(ours, axis=0) - law).max() < 0.1 * size

@@ -1,4 +1,4 @@
-"""TensorFlow, the reference, reads every kind of TFRecord file that penstock writes, and equal."""
+"""TensorFlow, the reference, reads every kind of TFRecord file that penstock writes, with equal values."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_tensorflow_reads_every_type(tmp_path: Path, compression: str | None) ->
 
 
 def test_bytes_equal_deterministic_protobuf(tmp_path: Path) -> None:
-    """Byte for byte, for keys of which none is the beginning of another (protobuf's order of
-    these differs between its own implementations)."""
+    """The bytes are equal if no key is the beginning of another key. (For such keys, protobuf's own implementations
+    differ in the order.)"""
     train = tf.train
     rows = 300
     table = pa.table(

@@ -1,4 +1,4 @@
-"""webdataset and penstock read what the other writes, and give the same records."""
+"""webdataset and penstock read each other's archives, with the same records."""
 
 from __future__ import annotations
 

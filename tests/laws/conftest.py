@@ -1,4 +1,4 @@
-"""Where the laws write: in memory if there is such a folder, as some formats make many files."""
+"""The folder in which the laws write: in memory if there is such a folder, because some formats make many files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the laws write into each format: records that it can hold unchanged.
+"""The records that the laws write into each format, which the format can hold unchanged.
 
-Formats that hold any columns use the general records. A format that holds only some (labels and images,
-one array) has its own line here.
+Formats that can hold any columns use the general records. A format that can hold only some columns (labels and
+images, or one array) has its own entry here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def some_table(num_records: int) -> pa.Table:
 
 
 def beton_table(num_records: int) -> pa.Table:
-    """What a .beton holds: numbers, bytes, JSON, tensors and images."""
+    """Columns that a .beton can hold: numbers, bytes, JSON, tensors and images."""
     rng = np.random.default_rng(4)
     pixels = rng.integers(0, 256, (num_records, 12), np.uint8)
     pictures = pa.array([b"P6\n2 2\n255\n" + one.tobytes() for one in pixels], pa.binary())
@@ -78,7 +78,7 @@ _bodies = st.lists(st.one_of(st.binary(max_size=9), st.just(_MAGIC)), max_size=6
 
 @st.composite
 def image_packs(draw: st.DrawFn) -> pa.RecordBatch:
-    """Records of a RecordIO pack, whose labels are numbers or lists; or payloads alone."""
+    """Records of a RecordIO pack, whose labels are numbers or lists, or payloads alone."""
     num_records = draw(st.integers(1, 12))
     rows = {"min_size": num_records, "max_size": num_records}
     if draw(st.integers(0, 3)) == 0:
@@ -105,18 +105,18 @@ class Held:
     """Records for one format."""
 
     table: Callable[[int], pa.Table] = some_table
-    """So many records of the same columns, each different from the others."""
+    """Makes this many records with the same columns, each different from the others."""
     batches: Callable[[], st.SearchStrategy[pa.RecordBatch]] | None = strategies.batches
-    """Any records that it holds, or None where `table` is all the choice there is."""
+    """Any records that the format can hold, or None if only `table` is used."""
     small_columns: tuple[str, ...] | None = ("id", "score")
-    """Columns of a small file, in which every byte is tried; None for all."""
+    """The columns of a small file in which every byte is changed; None for all columns."""
     cuts_unseen: int = 0
-    """Of the lengths to which a file of 12 records may be cut, how many leave whole records and
-    nothing that tells of the cut (or no bytes at all)."""
+    """How many truncations of a file of 12 records cannot be detected, because complete records (or no bytes at all)
+    are left."""
 
 
 def array_table(num_records: int) -> pa.Table:
-    """Columns of one size each, as arrays hold them."""
+    """Columns whose values have one size each, as arrays require."""
     rng = np.random.default_rng(4)
     pixels = rng.integers(0, 256, (num_records, 4, 25), dtype=np.uint8)
     return pa.table(
@@ -160,7 +160,7 @@ HELD: dict[str, Held] = {
 
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]
 FILES = [fmt for fmt in WRITABLE if not fmt.info.is_folder]
-"""Formats whose shards are files, which can be cut and have bits."""
+"""The formats whose shards are files, which can be truncated and have bits to flip."""
 
 
 def held(fmt: Format) -> Held:

@@ -1,4 +1,5 @@
-"""A file that is changed while it is open gives the records that it had, or an error: never a mix."""
+"""A file that is changed while it is open gives the records that it had, or an error, but never a mixture of old and
+new."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ READ_ONLY = [fmt.info.name for fmt in FORMATS if fmt not in WRITABLE]
 
 
 def largest(path: str) -> Path:
-    """The file of a shard, or the largest in its folder."""
+    """The file of a shard, or the largest file in its folder."""
     root = Path(path)
     files = [root] if root.is_file() else [one for one in root.rglob("*") if one.is_file()]
     return max(files, key=lambda one: one.stat().st_size)

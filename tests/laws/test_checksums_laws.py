@@ -1,4 +1,4 @@
-"""An index that keeps checksums finds every flipped bit, in every format."""
+"""An index with checksums reveals every flipped bit, in every format."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_every_flipped_bit_is_found(fmt: Format, tmp_path: Path) -> None:
         os.utime(file, ns=(told.st_atime_ns, told.st_mtime_ns))
         assert not ps.verify(path, format=fmt.info.name).ok
         if is_file:
-            with pytest.raises(ps.ChecksumError, match="not those that were indexed"):
+            with pytest.raises(ps.ChecksumError, match="differ from those that were indexed"):
                 whole(ps.open(path, checksums="index", format=fmt.info.name))
         file.write_bytes(right)
     assert ps.verify(path).ok
@@ -97,7 +97,7 @@ def test_without_checksums_or_with_a_map_it_is_refused(tmp_path: Path) -> None:
         ps.open(path, checksums="index", mmap=True)
 
 
-def test_a_file_that_penstock_writes_anew_has_no_old_checksums(tmp_path: Path) -> None:
+def test_a_file_that_penstock_rewrites_has_no_old_checksums(tmp_path: Path) -> None:
     for name in ("a.npy", "a.msgpack", "a.tfrecord"):
         path = tmp_path / name
         ps.write({"data": list(range(100))}, path)

@@ -1,5 +1,5 @@
-"""One name has one number for the whole life of a loader, whatever the format, the batches, the threads, the
-ranks, the epoch, a cache or a resume."""
+"""A class name keeps the same number for the whole life of a loader, whatever the format, the batches, the threads,
+the ranks, the epoch, a cache or a resume."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from penstock.contract.format import Format
 
 LABEL = pa.dictionary(pa.int32(), pa.string())
 NUMBERED = {"beton", "recordio"}
-"""Formats whose labels are numbers already."""
+"""Formats in which labels are already numbers."""
 ONE_DICTIONARY = {"npz", "hdf5", "imagefolder"}
 NUM_RECORDS = 60
 ENDINGS = {"webdataset": "tar", "hdf5": "h5", "imagefolder": ""}
 
 
 def names_of(num_records: int) -> list[str]:
-    """Names in runs, so that the first name of a batch is another one each time."""
+    """Names in runs, so that batches begin with different names."""
     rng = random.Random(4)
     return sorted(
         (rng.choice("abcdefgh") * 2 for _ in range(num_records)),
@@ -34,7 +34,7 @@ def names_of(num_records: int) -> list[str]:
 
 
 def batches_of(names: list[str], images: Any) -> Iterator[pa.RecordBatch]:
-    """Ten records each, with different dictionaries."""
+    """Batches of ten records, with different dictionaries."""
     for first in range(0, len(names), 10):
         columns: dict[str, Any] = {"label": pa.array(names[first : first + 10]).dictionary_encode()}
         if images is not None:
@@ -47,7 +47,9 @@ def written(fmt: Format, folder: Path) -> tuple[ps.Dataset, list[str]]:
     name = fmt.info.name
     halves = [names_of(NUM_RECORDS), names_of(NUM_RECORDS)[10:]]
     images = None
-    if fmt.info.is_folder:  # which has its records in the order of the classes, and not all in each
+    # In this format, records are in the order of their classes, and not every shard has every
+    # class.
+    if fmt.info.is_folder:
         halves = [sorted(halves[0]), sorted(one for one in halves[1] if one != "aa")]
         images = ps.encode_images(np.zeros((NUM_RECORDS, 2, 2, 3), np.uint8), "png")
     paths = []

@@ -1,4 +1,4 @@
-"""Any format to any other: the same values under the same names, or a clear error and no file."""
+"""Converting any format to any other gives the same values under the same names, or a clear error and no file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.payloads.images import image_sizes
 from reading import index_of
 
 RECORDS = 60
-# Formats that hold any columns that one of these writes; the other formats hold only some.
+# These formats can hold any columns that one of them writes; the other formats can hold only some.
 HOLDS_ALL = {"tfrecord", "parquet", "arrow", "webdataset", "hdf5", "npz", "msgpack"}
 each_source = pytest.mark.parametrize("source", WRITABLE, ids=lambda fmt: fmt.info.name)
 each_target = pytest.mark.parametrize("target", WRITABLE, ids=lambda fmt: f"to-{fmt.info.name}")
@@ -32,7 +32,7 @@ def sizes(images: list[bytes]) -> list[Any]:
 
 
 def as_tfrecord_has_it(value: Any) -> Any:
-    """A float of 64 bits becomes one of 32."""
+    """The table as TFRecord stores it: float64 becomes float32."""
     if isinstance(value, float):
         return pa.scalar(value, pa.float32()).as_py()
     if isinstance(value, list):
@@ -42,12 +42,12 @@ def as_tfrecord_has_it(value: Any) -> Any:
 
 @each_source
 @each_target
-def test_what_is_converted_has_the_same_values_or_is_refused(
+def test_a_conversion_keeps_all_values_or_is_refused(
     source: Format, target: Format, tmp_path: Path
 ) -> None:
     records = table_of(source).slice(0, RECORDS)
     if source.info.name == "recordio":
-        records = records.drop_columns(["id"])  # up to 2**64, which signed numbers do not hold
+        records = records.drop_columns(["id"])  # up to 2**64, beyond signed numbers
     path = written(source, tmp_path, records, "source")
     before = set(tmp_path.iterdir())
     to = str(tmp_path / f"target{target.info.extensions[0]}")
@@ -63,7 +63,7 @@ def test_what_is_converted_has_the_same_values_or_is_refused(
             f"a refusal names the field, or says what the format holds: {error.message}"
         )
         assert ".penstock-part" not in str(error)
-        # Only the index of the file that was read is new.
+        # The only new file is the index of the file that was read.
         assert set(tmp_path.iterdir()) - before <= {index_of(path)}
         return
     assert made.num_records == RECORDS

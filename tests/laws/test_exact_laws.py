@@ -1,4 +1,5 @@
-"""What a format cannot hold exactly is noted, or refused with `exact=True`: random columns of every type."""
+"""If a format cannot hold a value exactly, that is noted, or refused with `exact=True`. The test uses random columns
+of every type."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ per_format = pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.n
 
 
 def columns(seed: int) -> dict[str, pa.Array]:
-    """Random values of many types, as many of which are at the edges of their types."""
+    """Random values of many types, many of them at the limits of their types."""
     rng = np.random.default_rng(seed)
     n = NUM_RECORDS
     whole = rng.integers(-(1 << 62), 1 << 62, n)
@@ -61,7 +62,7 @@ def columns(seed: int) -> dict[str, pa.Array]:
     }
     for bits in (8, 16, 32, 64):
         found[f"int{bits}"] = some((whole >> (64 - bits)).tolist(), getattr(pa, f"int{bits}")())
-    # In nanoseconds they are still int64: MessagePack gives others as the extensions that they are.
+    # In nanoseconds these fit int64. penstock reads other timestamps of MessagePack as extensions.
     for unit, shift in (("s", 33), ("ms", 23), ("us", 13), ("ns", 3)):
         found[f"time {unit}"] = pa.array(whole >> shift).cast(pa.timestamp(unit))
         found[f"duration {unit}"] = pa.array(whole).cast(pa.duration(unit))
@@ -80,7 +81,7 @@ def _stored(images: Any) -> pa.Array:
 
 
 def values(column: Any) -> list[Any]:
-    """The values of a column without the words of its type: text is its bytes, a time its count."""
+    """The values of a column without what only its type expresses: text as its bytes, a time as its count."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         column = pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
@@ -99,7 +100,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def instants(column: Any) -> list[int | None]:
-    """Nanoseconds, in whatever unit they are kept: MessagePack has but one."""
+    """Nanoseconds, whatever the stored unit is: MessagePack has only one unit."""
     per_unit = 86400 * 10**9
     if not pa.types.is_date32(column.type):
         per_unit = 10**9 // PER_SECOND[column.type.unit]
@@ -107,7 +108,7 @@ def instants(column: Any) -> list[int | None]:
 
 
 def is_same(found: Any, given: Any) -> bool:
-    """Whether values are the same, in whatever type."""
+    """Whether values are equal, whatever their types are."""
     if found is None:
         return not any(one is not None for one in values(given))
     is_time = [
@@ -134,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 def flat(found: list[Any]) -> list[Any]:
-    """Tensors and lists of numbers come back in either shape."""
+    """Flattened values: tensors and lists of numbers may read back in either shape."""
     return [
         np.ravel(one).tolist() if isinstance(one, list) and _is_even(one) else one for one in found
     ]
@@ -149,7 +150,7 @@ def _is_even(value: list[Any]) -> bool:
 
 
 def table_of(fmt: Format, name: str, column: pa.Array) -> tuple[pa.Table, str] | None:
-    """The column in a table that the format may hold, and what it is called there."""
+    """The column in a table that the format may be able to hold, and the column's name in it."""
     images = pa.ExtensionArray.from_storage(
         ImageType(), _stored(encode_images(np.zeros((len(column), 2, 2, 3), np.uint8), "jpeg"))
     )

@@ -1,4 +1,4 @@
-"""An index proves damage, and what was rewritten is not damaged: for every framing."""
+"""An index reveals damage, and a rewritten file is not treated as damaged, for every framing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ per_name = pytest.mark.parametrize("name", NAMES)
 
 
 def columns(name: str, count: int, label: int | None = None) -> dict[str, Any]:
-    """Records of one size each; the label of record 57 may be another."""
+    """Records of one size each; the label of record 57 can be changed."""
     labels = [n % 5 if n != 57 or label is None else label for n in range(count)]
     texts = [f"text {n:04}".encode() * 9 for n in range(count)]
     if name.endswith(".tar"):
@@ -61,7 +61,8 @@ def test_every_flipped_bit_that_an_index_can_detect_is_reported(
         path.write_bytes(data)
         os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
         tell_the_old_state(index, path)
-        for _ in range(2):  # what reading does must not hide it from the next reader
+        # Reading must not change anything that hides the damage from the next reader.
+        for _ in range(2):
             if not ps.verify(path).ok:
                 continue
             try:
@@ -74,7 +75,7 @@ def test_every_flipped_bit_that_an_index_can_detect_is_reported(
 @per_name
 @pytest.mark.parametrize("made_by", ["writer", "reader", "verb"])
 @pytest.mark.parametrize("how", ["in place", "replaced", "older"])
-def test_what_was_rewritten_is_read_as_it_is_now(
+def test_a_rewritten_file_is_read_with_its_new_contents(
     name: str, made_by: str, how: str, tmp_path: Path
 ) -> None:
     if (made_by, how) == ("writer", "older"):

@@ -1,4 +1,5 @@
-"""What penstock wrote reads back with its types, in every format: the sidecar keeps the types that a format cannot hold."""
+"""Data that penstock wrote reads back with its types, in every format: the sidecar stores the types that a format
+cannot hold."""
 
 from __future__ import annotations
 
@@ -114,7 +115,8 @@ def test_a_repaired_file_keeps_its_types(fmt: Format, in_place: bool, tmp_path: 
     path = tmp_path / f"a{fmt.info.extensions[0]}"
     ps.write({"n": pa.array(range(300), pa.int16())}, path)
     told, data = path.stat(), bytearray(path.read_bytes())
-    data[-3] ^= isinstance(fmt, FramedFormat)  # in the other formats nothing would reveal it
+    # In the other formats, nothing would reveal the damage.
+    data[-3] ^= isinstance(fmt, FramedFormat)
     path.write_bytes(data)
     os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
     other = tmp_path / "other" / path.name
@@ -174,5 +176,5 @@ def test_files_that_keep_other_types_are_read(path: str, tmp_path: Path) -> None
     assert types_of([path, other]) == ("kept", [pa.int8()])
     ps.write({"n": pa.array([4], pa.int16())}, other, overwrite=True)
     if path.endswith(".npy"):
-        return  # which stores them, so that these are two kinds of file
+        return  # this format stores them itself, so these are two kinds of file
     assert types_of([path, other])[0] in ("inferred", "stored")

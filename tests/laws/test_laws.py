@@ -1,4 +1,4 @@
-"""What holds for every registered format, each asked only for the abilities it claims."""
+"""Laws for every registered format; each format is tested only for the abilities that it claims."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def written(fmt: Format, folder: Path, data: Any, name: str = "a", **options: An
 
 
 def contents(path: str) -> dict[str, bytes]:
-    """The bytes of a shard: of its file, or of each file in its folder."""
+    """The bytes of a shard: those of its file, or of each file in its folder."""
     root = Path(path)
     if root.is_file():
         return {"": root.read_bytes()}
@@ -80,7 +80,7 @@ def same_rows(found: list[dict[str, Any]], wanted: Any) -> None:
 
 
 def drawn(fmt: Format, data: st.DataObject) -> pa.RecordBatch:
-    """Records of any kind that the format holds."""
+    """Records of any kind that the format can hold."""
     kind = held(fmt)
     if kind.batches is not None:
         return data.draw(kind.batches())
@@ -199,8 +199,8 @@ def test_an_index_changes_nothing_that_is_read(fmt: Format, tmp_path: Path) -> N
 
 @per_file_format
 def test_every_truncation_is_located(fmt: Format, tmp_path: Path) -> None:
-    """Truncated at every byte of a small file. If the format has no end marker, a truncation between
-    records is detected by the index, which is then no longer valid."""
+    """A small file is truncated at every byte. If the format has no end marker, a truncation between records is
+    detected by the index, which no longer matches the file."""
     path = written(fmt, tmp_path, small_table(fmt))
     data = Path(path).read_bytes()
     wanted = whole(ps.open(path, index="never")).to_pylist()
@@ -208,7 +208,7 @@ def test_every_truncation_is_located(fmt: Format, tmp_path: Path) -> None:
     for cut in range(len(data)):
         Path(path).write_bytes(data[:cut])
         try:
-            # The schema is given, so that a file of no records is read at all.
+            # The schema is given, so that a file without records can be read.
             schema = small_table(fmt).schema
             found = whole(ps.open(path, index="never", schema=schema, format=fmt.info.name))
         except ps.FormatError as error:
@@ -237,7 +237,7 @@ def test_two_runs_write_the_same_bytes(fmt: Format, tmp_path: Path) -> None:
 def test_every_flipped_bit_under_a_checksum_is_reported(fmt: Format, tmp_path: Path) -> None:
     if not fmt.info.has_checksums:
         pytest.skip("the format stores no checksums and makes no such promise")
-    # Parquet's pages have checksums, but its footer has not: flips there may be silent.
+    # Parquet's pages have checksums, but its footer does not, so flips there may go unnoticed.
     path = written(fmt, tmp_path, small_table(fmt))
     data = bytearray(Path(path).read_bytes())
     schema = small_table(fmt).schema
@@ -285,7 +285,7 @@ def test_shards_have_format_records_and_bytes(fmt: Format, tmp_path: Path) -> No
 
 
 @per_format
-def test_what_a_format_has_not_is_refused(fmt: Format, tmp_path: Path) -> None:
+def test_options_that_a_format_lacks_are_refused(fmt: Format, tmp_path: Path) -> None:
     path = written(fmt, tmp_path, table_of(fmt))
     with pytest.raises(TypeError, match=f"{fmt.info.name} has no option 'colour'"):
         len(opened(path, tmp_path, colour="red"))
@@ -328,7 +328,7 @@ def test_a_format_is_recognised_by_its_bytes(fmt: Format, tmp_path: Path) -> Non
 
 @per_format
 def test_unreferenced_objects_are_freed_immediately(fmt: Format, tmp_path: Path) -> None:
-    """Readers have buffers of megabytes, which must not wait for Python's collector of cycles."""
+    """Readers have buffers of megabytes, which must not wait for Python's cycle collector."""
     path = written(fmt, tmp_path, table_of(fmt))
     gc.collect()
     gc.disable()

@@ -1,4 +1,5 @@
-"""`layout` for every registered format: the regions of what is written tile the file, and all checksums are right."""
+"""`layout` for every registered format: the regions of a written file cover it without gaps or overlaps, and all
+checksums are right."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from layouts import all_regions, check_regions
 from penstock.contract.format import Format
 from penstock.verbs.write.write import write
 
-# HDF5's own tables, which libhdf5 does not give, are between the other regions.
+# Between the other regions are HDF5's own tables, whose positions libhdf5 does not report.
 NOT_DESCRIBED = ("hdf5",)
 
 

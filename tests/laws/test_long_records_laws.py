@@ -1,4 +1,5 @@
-"""A record that is longer than `limits.record_bytes` costs no other one, in every format that has the limit."""
+"""A record longer than `limits.record_bytes` does not affect any other record, in every format that has this
+limit."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ MAKERS: dict[str, Callable[[Path, int], None]] = {
 
 @pytest.fixture(params=[(name, size) for name in MAKERS for size in (60_000, 300_000)], ids=str)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A file with two long records: within the window that is read first, and beyond it."""
+    """A file with two long records: one within the window that is read first, and one beyond it."""
     name, size = request.param
     MAKERS[name](tmp_path / name, size)
     return tmp_path / name
@@ -85,7 +86,7 @@ def counted(dataset: ps.Dataset, threads: int = 2) -> int:
 
 
 @pytest.mark.parametrize("kept", ["never", "beside"])
-def test_a_long_record_costs_no_other(path: Path, kept: str, tmp_path: Path) -> None:
+def test_a_long_record_affects_no_other_record(path: Path, kept: str, tmp_path: Path) -> None:
     index = "never"
     if kept == "beside":
         index = str(tmp_path / "indexes")

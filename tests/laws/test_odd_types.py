@@ -1,5 +1,5 @@
-"""What can be scanned can be used: of columns that few people have, each verb gives an answer or an error of
-penstock's own, and never a stray exception."""
+"""Whatever can be scanned can be used: with rare types of columns, each verb gives a result or one of penstock's
+errors, and never an unexpected exception."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_odd_columns_end_in_answers_or_errors_of_the_tree(
                 with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
                     writer.write_table(table)
         except (pa.ArrowException, ValueError, OSError):
-            continue  # pyarrow writes no such file
+            continue  # pyarrow cannot write such a file
         for word, call in _words(path):
             try:
                 call()

@@ -1,4 +1,4 @@
-"""What holds for overlays of a shard, whatever the format of the shard."""
+"""Laws for overlays of a shard, whatever its format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ per_overlaid_format = pytest.mark.parametrize("fmt", OVERLAID, ids=lambda fmt: f
 COUNT = NUM_RECORDS
 NEW = pa.table(
     {
-        "score": pa.array(np.arange(COUNT, dtype=np.float32) / 3),  # takes the place of a field
+        "score": pa.array(np.arange(COUNT, dtype=np.float32) / 3),  # replaces a field
         "rank": pa.array([None if n % 7 == 0 else COUNT - n for n in range(COUNT)]),
         "animal": pa.array([("cat", "dog", "owl")[n % 3] for n in range(COUNT)]),
         "vector": pa.array([[n, n / 2] for n in range(COUNT)], pa.list_(pa.float32(), 2)),
@@ -33,7 +33,7 @@ NEW = pa.table(
 
 
 def overlaid(table: pa.Table, new: pa.Table) -> pa.Table:
-    """The records with the new fields, which replace fields of the same name."""
+    """The records with the new fields, which replace fields with the same name."""
     for name in new.schema.names:
         place = table.schema.get_field_index(name)
         field, column = new.schema.field(name), new.column(name)
@@ -161,7 +161,7 @@ def test_shards_without_an_overlay_have_nulls(fmt: Format, tmp_path: Path) -> No
         assert found.column("rank").to_pylist() == [
             value if n // 1000 in having else None for n, value in enumerate(rank)
         ]
-        # A field in the shard is returned if no overlay replaces it.
+        # A field of the shard is returned if no overlay replaces it.
         old = table.column("score").to_pylist() if "score" in table.schema.names else [None] * COUNT
         assert found.column("score").to_pylist() == [
             value if n // 1000 in having else old[n] for n, value in enumerate(score)

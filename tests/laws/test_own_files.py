@@ -1,5 +1,5 @@
-"""What penstock writes beside data may be written by anybody. Hostile bytes in an index, overlay, note, journal, cache
-or state end in errors of penstock's own, or are treated as if they were not there."""
+"""Anybody may change the files that penstock writes next to data. Hostile bytes in an index, overlay, note, journal,
+cache or state lead to penstock's errors, or the file is ignored."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _ends_well(call: Callable[[], Any], what: object) -> None:
 
 
 def _confused(value: Any) -> Iterator[Any]:
-    """Documents in which one value is another, or is not there."""
+    """Documents in which one value was replaced or removed."""
     if isinstance(value, dict):
         for key in value:
             for odd in ODD:
@@ -124,7 +124,7 @@ def test_overlays(tmp_path: Path) -> None:
 
 
 def _other_facts(good: bytes) -> Iterator[bytes]:
-    """The overlay with other facts, and checksums that are right."""
+    """The overlay with different facts and correct checksums."""
     start = len(good) - _TRAILER.size - 4
     fields = list(_TRAILER.unpack_from(good, start))
     facts_bytes, blocks, schema_bytes = fields[6], fields[4], fields[5]
@@ -140,7 +140,7 @@ def _other_facts(good: bytes) -> Iterator[bytes]:
 
 
 def _sealed(data: bytes) -> bytes:
-    """An overlay with right checksums of its table and its end."""
+    """An overlay with correct checksums for its table and its end."""
     start = len(data) - _TRAILER.size - 4
     fields = list(_TRAILER.unpack_from(data, start))
     begin = start - fields[6] - fields[5] - 20 * fields[4]
@@ -169,7 +169,7 @@ def test_an_overlay_block_without_its_batch_is_reported(tmp_path: Path) -> None:
     ps.add_fields(path, {"y": np.arange(50)})
     (overlay,) = tmp_path.rglob("*.overlay")
     good = overlay.read_bytes()
-    begin = good.index(b"\xff\xff\xff\xff", 8)  # of the batch, which follows the schema
+    begin = good.index(b"\xff\xff\xff\xff", 8)  # the batch begins here, after the schema
     end = struct.unpack_from("<Q", good, _begin_of(good))[0]
     block = good[:begin] + b"\xff\xff\xff\xff" + bytes(end - begin - 4)
     crc = _core.Buffer.from_bytes(block).crc32c()
@@ -180,7 +180,7 @@ def test_an_overlay_block_without_its_batch_is_reported(tmp_path: Path) -> None:
 
 
 def _begin_of(data: bytes) -> int:
-    """Where the table of an overlay begins."""
+    """The position of an overlay's table."""
     start = len(data) - _TRAILER.size - 4
     fields = _TRAILER.unpack_from(data, start)
     return start - fields[6] - fields[5] - 20 * fields[4]
@@ -242,7 +242,7 @@ def test_a_journal_of_more_files_than_the_job_has_belongs_to_another_job(tmp_pat
 
 
 def test_a_journal_of_very_many_values_takes_little_memory() -> None:
-    """Of 60 MiB of empty lists, which are 1.3 GiB in Python."""
+    """A journal of 60 MiB of empty lists, which would be 1.3 GiB in Python."""
     program = """
 import re, sys
 from penstock.errors import LimitError

@@ -1,4 +1,4 @@
-"""Files made from private files, or next to them, are private from their first moment, in every format."""
+"""Files that are made from private files, or next to them, are private from their first moment, in every format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ per_file_format = pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info
 
 
 class Watch:
-    """Looks at all files of a folder before and after each call of the system that changes one."""
+    """Checks all files of a folder before and after each system call that changes one."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -37,7 +37,8 @@ class Watch:
                     found = os.lstat(path)
                 except FileNotFoundError:
                     continue
-                # A lock file that only its owner could open would lock out others for good. It is empty.
+                # The lock file is not private, because it would lock out other users for ever. It
+                # is empty.
                 if found.st_mode & 0o077 and not (".lock" in name and not found.st_size):
                     self.open_to_others.add(f"{os.path.relpath(path, self.root)} {found.st_mode:o}")
 
@@ -90,7 +91,7 @@ def watched(watch: Watch, patch: pytest.MonkeyPatch, run: Callable[[], Any]) -> 
 
 @per_format
 @pytest.mark.parametrize("cut", [{}, {"shard_records": 7}, {"num_shards": 2}], ids=str)
-def test_what_replaces_private_shards(
+def test_replacements_of_private_shards_are_private(
     private: Watch,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -101,14 +102,14 @@ def test_what_replaces_private_shards(
     how: dict[str, Any] = {"format": fmt.info.name, "overwrite": True, **cut}
     ps.write(table, path, **how)
     close(tmp_path)
-    # A stream, which is spooled if it has to be counted.
+    # A stream, which is first written to a temporary file if its records must be counted.
     stream = iter(table.to_batches(max_chunksize=5))
     watched(private, monkeypatch, lambda: ps.write(stream, path, **how))
 
 
 @per_format
 @pytest.mark.parametrize("cut", [{}, {"shard_records": 7}, {"shard_bytes": 100}], ids=str)
-def test_what_is_converted_from_a_private_file(
+def test_a_conversion_of_a_private_file_is_private(
     private: Watch,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -126,7 +127,7 @@ def test_what_is_converted_from_a_private_file(
 
 
 @per_format
-def test_what_a_conversion_puts_in_the_place_of_private_files(
+def test_files_that_replace_private_files_in_a_conversion_are_private(
     private: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: Format
 ) -> None:
     (tmp_path / "public").mkdir()
@@ -142,7 +143,7 @@ def test_what_a_conversion_puts_in_the_place_of_private_files(
 
 
 @per_format
-def test_what_verbs_write_of_private_files(
+def test_files_that_verbs_write_from_private_files_are_private(
     private: Watch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: Format
 ) -> None:
     path = started(fmt, tmp_path)
@@ -167,7 +168,7 @@ def test_what_verbs_write_of_private_files(
                 verb()
                 done += 1
             except (PenstockError, ValueError):
-                continue  # not of this format
+                continue  # this format lacks it
         assert done >= 2
 
     watched(private, monkeypatch, run)

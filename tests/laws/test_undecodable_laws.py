@@ -1,4 +1,4 @@
-"""One record cannot be decoded: every verb says so by the same rule, in every format."""
+"""One record cannot be decoded: every verb reports it by the same rule, in every format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rows(dataset: ps.Dataset) -> list[dict[str, Any]]:
 
 
 @per_case
-def test_what_cannot_be_decoded_is_an_error_a_finding_and_left_out(
+def test_a_record_that_cannot_be_decoded_is_an_error_a_finding_and_left_out(
     name: str, make: Make, tmp_path: Path
 ) -> None:
     path = make(tmp_path)
@@ -49,7 +49,7 @@ def test_what_cannot_be_decoded_is_an_error_a_finding_and_left_out(
 
 
 @per_case
-def test_repair_leaves_out_what_cannot_be_decoded_and_nothing_else(
+def test_repair_leaves_out_only_records_that_cannot_be_decoded(
     name: str, make: Make, tmp_path: Path
 ) -> None:
     if name in ("arrayrecord", "mds"):
@@ -63,7 +63,7 @@ def test_repair_leaves_out_what_cannot_be_decoded_and_nothing_else(
 
 
 @per_case
-def test_a_record_that_cannot_be_decoded_costs_no_other_that_is_taken(
+def test_a_record_that_cannot_be_decoded_affects_no_other_in_a_take(
     name: str, make: Make, tmp_path: Path
 ) -> None:
     path = make(tmp_path)

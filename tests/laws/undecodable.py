@@ -1,4 +1,4 @@
-"""Files of each format with valid framing, in which one record's contents cannot be decoded.
+"""Files of each format with valid framing, in which the contents of one record cannot be decoded.
 
 The bad record comes after the records from which a schema is inferred.
 """
@@ -26,7 +26,7 @@ from fuzz.riegeli_files import chunk, file_of
 
 NUM_RECORDS, BAD = 1100, 1050
 Make = Callable[[Path], Path]
-"""Writes one file (or folder) into a folder, and says where."""
+"""Writes one file (or folder) into a folder, and returns its path."""
 
 
 def _file(name: str, data: Callable[[], bytes]) -> Make:
@@ -53,7 +53,7 @@ def _tar(field: str, good: bytes, *bad: tuple[str, bytes]) -> Make:
 
 
 def _own_tar(column: pa.Array, broken: bytes) -> Make:
-    """An archive that penstock wrote, with the front of one member replaced."""
+    """An archive that penstock wrote, in which the beginning of one member was replaced."""
 
     def make(folder: Path) -> Path:
         path = folder / "x.tar"
@@ -86,7 +86,7 @@ def _examples(bad: bytes) -> list[bytes]:
 
 
 def _text() -> pa.Array:
-    """Strings, of which one is not UTF-8."""
+    """Strings, one of which is not UTF-8."""
     stored = pa.array(_payloads(lambda number: b"abcd", b"ab\xff\xff"), pa.binary())
     return pa.Array.from_buffers(pa.string(), len(stored), stored.buffers())
 
@@ -109,7 +109,7 @@ def _arrow() -> bytes:
 
 
 def _codes() -> np.ndarray:
-    """NumPy strings, of which one has a code that is not a character."""
+    """NumPy strings, one of which has a code that is not a character."""
     codes = np.array(["abcd"] * NUM_RECORDS).view(np.uint32).copy()
     codes[4 * BAD + 1] = 0x7FFF_FFFF
     return codes.view("<U4")

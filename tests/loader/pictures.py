@@ -1,4 +1,4 @@
-"""Pictures for the tests of images for training, and batches made of them."""
+"""Images for the tests of images for training, and batches made of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.loader.images import decode_into
 
 
 def picture(height: int, width: int, seed: int = 0) -> np.ndarray:
-    """Something with edges, ramps and a little noise."""
+    """An image with edges, gradients and a little noise."""
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[:height, :width]
     ramps = np.stack([rows * 2 + columns, columns * 3 - rows, rows + columns // 2], -1)

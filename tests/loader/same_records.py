@@ -23,7 +23,7 @@ SPECS = [
 
 
 def png(pixels: np.ndarray, mode: str | None = None, **options: Any) -> bytes:
-    """A PNG; with mode "P", of a palette whose colours are not the indices."""
+    """A PNG; with mode "P", it has a palette whose colours differ from the indices."""
     image = Pillow.fromarray(pixels)
     if mode == "P":
         image = Pillow.fromarray(pixels, "L")
@@ -43,7 +43,7 @@ def drawn(
 
 
 def loaded(folder: Path, columns: dict[str, Any], image: dict[str, Any], **options: Any) -> Any:
-    """One batch of all records, as written to a file and loaded."""
+    """One batch of all records, which are written to a file and loaded from it."""
     path = folder / f"d{len(list(folder.iterdir()))}.parquet"
     ps.write(columns, path)
     loader = ps.Loader(
@@ -76,7 +76,7 @@ def keys_of(folder: Path, count: int) -> np.ndarray:
 
 
 def nearest(mask: np.ndarray, view: Any, size: tuple[int, int]) -> np.ndarray:
-    """The slow way: each new pixel is the old one that holds its centre."""
+    """The slow way: each new pixel is the old pixel that contains its centre."""
     left, top, width, height, flip = view
     made = np.zeros((*size, *mask.shape[2:]), mask.dtype)
     for y in range(size[0]):

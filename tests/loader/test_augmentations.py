@@ -1,5 +1,5 @@
-"""The recipes of docs/guide/augmentations.md, as programs of their own: torchvision's libraries abort a process that has
-loaded TensorFlow, as the process of the tests may have."""
+"""The recipes of docs/guide/augmentations.md, run as separate programs: torchvision's libraries abort a process that
+has loaded TensorFlow, which the process of the tests may have done."""
 
 from __future__ import annotations
 

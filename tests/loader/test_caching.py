@@ -1,4 +1,4 @@
-"""Copies of what a loader reads: the same batches, and never a wrong or a half copy."""
+"""Copies of the data that a loader reads: the batches are the same, and an incomplete or wrong copy is never used."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 20) -> None:
 
 
 def made(one: ps.Loader) -> ps.Loader:
-    """Start the copy and wait until it is whole."""
+    """Start the copy and wait until it is complete."""
     next(iter(one))
     wait_until(lambda: one.cache.is_ready)
     return one
 
 
 def given_up(one: ps.Loader) -> None:
-    """Loop until there is a reason why there will be no copy."""
+    """Loop until the loader reports why it will make no copy."""
     iterator = iter(one)
     next(iterator)
     wait_until(lambda: one.cache._copying.reason is not None)
@@ -75,7 +75,7 @@ def given_up(one: ps.Loader) -> None:
 
 
 def cut_off(one: ps.Loader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing be read from the source any more."""
+    """Make every further read from the source fail."""
 
     def refuse(*_: Any) -> Any:
         raise AssertionError("read from the source")
@@ -184,7 +184,7 @@ def test_a_folder_is_used_again_and_has_nothing_else_in_it(data: Path, tmp_path:
     assert len(os.listdir(folder)) == 4
 
 
-def test_a_copy_of_an_older_state_is_made_anew(data: Path, tmp_path: Path) -> None:
+def test_a_copy_of_an_older_state_is_made_again(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     made(loader(data, folder))
     old = set(os.listdir(folder))
@@ -199,7 +199,7 @@ def test_a_copy_of_an_older_state_is_made_anew(data: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("harm", ["flip", "cut", "empty", "index"])
-def test_a_damaged_copy_is_made_anew(data: Path, tmp_path: Path, harm: str) -> None:
+def test_a_damaged_copy_is_made_again(data: Path, tmp_path: Path, harm: str) -> None:
     folder = tmp_path / "cache"
     made(loader(data, folder))
     (path,) = [folder / name for name in os.listdir(folder) if not name.endswith(".penstock")]
@@ -225,7 +225,7 @@ def test_a_copy_cut_while_it_is_read_changes_nothing(data: Path, tmp_path: Path)
     assert seen(one) == epoch(data, 1)
 
 
-def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> None:
+def test_files_of_a_killed_writer_are_deleted(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     script = (
         "import sys, time, penstock as ps\n"
@@ -245,7 +245,7 @@ def test_what_a_killed_writer_left_is_deleted(data: Path, tmp_path: Path) -> Non
         names = os.listdir(folder)
         assert names
         assert all(name.startswith(".") for name in names)
-        # While it writes, others read from the source and write nothing.
+        # While it writes, other loaders read from the source and write nothing.
         other = loader(data, folder)
         assert seen(other) == epoch(data, 0)
         time.sleep(0.5)

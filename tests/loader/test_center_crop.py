@@ -1,4 +1,4 @@
-"""A centre crop of a picture whose shorter side needs no resize is a slice of the decoded picture."""
+"""If a center crop needs no resize of the shorter side, it is a slice of the decoded image."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _encoded(kind: str, height: int, width: int, seed: int) -> bytes:
 def test_it_is_a_slice(
     kind: str, size: int, fraction: float, longer: int, is_tall: bool, exact: bool, seed: int
 ) -> None:
-    # The shorter side that a picture would be resized to, rounded as torchvision's users do.
+    # The size to which the shorter side would be resized, rounded as users of torchvision do.
     short = max(round(size / fraction), 1)
     height, width = (short + longer, short) if is_tall else (short, short + longer)
     data = _encoded(kind, height, width, seed)

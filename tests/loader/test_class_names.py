@@ -1,4 +1,4 @@
-"""The names of classes: which list a loader has, what it refuses, and what its state says of it."""
+"""Class names: the list that a loader uses, names that it refuses, and the digest in its state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def labels(names: list[Any], index: pa.DataType | None = None, value: Any = None
 
 
 def streamed(path: Path, *batches: pa.RecordBatch) -> ps.Dataset:
-    """An Arrow stream in which every batch has another dictionary."""
+    """An Arrow stream in which every batch has a different dictionary."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, batches[0].schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
@@ -80,7 +80,9 @@ def test_the_pass_is_made_once_for_a_dataset(tmp_path: Path, monkeypatch: Any) -
     assert ps.Loader(ds, 3).class_names == first.class_names
 
 
-def test_a_given_list_says_the_order_and_no_pass_is_made(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_given_list_sets_the_order_without_a_pass_over_the_data(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(class_names, "_read", None)
     ds = replaced(tmp_path / "a.arrows")
     listed = ["ape", "cat", "dog", "eel", "fox"]
@@ -169,7 +171,7 @@ def test_dictionaries_of_numbers_are_their_values(tmp_path: Path) -> None:
     assert [batch["x"].tolist() for batch in ps.Loader(ds, 2)] == [[7, 5], [7, 5]]
 
 
-def test_what_damage_the_pass_meets_is_listed_when_the_loop_meets_it(tmp_path: Path) -> None:
+def test_damage_that_the_pass_finds_is_listed_when_the_loop_reaches_it(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"label": NAMES}, path)
     data = bytearray(path.read_bytes())
@@ -239,7 +241,7 @@ LONG = [f"a long name {n}" for n in range(1000)]
         (LONG, [*LONG[:-1], "new"], "with other names"),
     ],
 )
-def test_a_state_of_other_names_says_what_differs(
+def test_a_state_with_other_class_names_is_refused_with_the_difference(
     tmp_path: Path, then: Any, now: Any, said: str
 ) -> None:
     one, other, again = loaders(tmp_path, then, now, then)

@@ -1,4 +1,4 @@
-"""Which rank reads which records, counted independently of the arithmetic that decides it."""
+"""Which rank reads which records, counted independently of the arithmetic that assigns records to ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def loader(shards: Path, rank: int = 0, **more: Any) -> ps.Loader:
 
 @dataclass(frozen=True)
 class Twisted:
-    """An order with a fault: one record comes twice, and another not at all."""
+    """A faulty order: one record comes twice, and another one not at all."""
 
     seed: int = 0
     layout: None = None
@@ -95,7 +95,7 @@ def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
     assert not report.ok
     assert report.coverage is not None
     assert [one.record for one in report.coverage.missing] == [100]
-    # 0 and 1 fill the last step up; 3 comes at positions 3 and 100.
+    # Records 0 and 1 fill up the last step; record 3 comes at positions 3 and 100.
     assert [one.record for one in report.coverage.repeated] == [0, 1, 3]
     assert report.coverage.repeated[2].steps == [(0, 0), (2, 2)]
     assert "a bug" in str(report)
@@ -115,7 +115,7 @@ def test_long_epochs_are_walked_in_blocks(shards: Path, monkeypatch: pytest.Monk
     assert ps.plan(loader(shards), audit=True) == whole
 
 
-def test_an_audit_reads_an_epoch_and_the_loader_goes_on_with_the_next(shards: Path) -> None:
+def test_an_audit_reads_an_epoch_and_the_loader_continues_with_the_next(shards: Path) -> None:
     one = loader(shards, world_size=1, batch_size=16)
     report = ps.audit(one)
     assert report.coverage is not None

@@ -1,6 +1,7 @@
-"""Forks while the loader's threads are at work: the child reads the same, and does not hang.
+"""Forks while the loader's threads are running: the child reads the same records, and does not hang.
 
-Of a parent's threads a child has one only, so a lock that another held is never given back there.
+After a fork, the child has only one of the parent's threads. So a lock that another thread held is never released in
+the child.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from penstock.storage.local import LocalSource, LocalStorage
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
-    # Python warns of what is tested here.
+    # Python warns about forks in processes with threads, which is what is tested here.
     pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
 ]
 COUNT = 3000
@@ -41,7 +42,7 @@ def fork_while_loading(source: str, forks: int) -> None:
     seen: list[int] = []
 
     def go_on() -> bool:
-        """What follows, by a loader made here, and by the parent's set back."""
+        """The batches that follow, from a loader made here, and from the parent's loader reset to the same state."""
         state = loader.state_dict()
         other = ps.Loader(ds, 16, order=ORDER, threads=2)
         other.load_state_dict(state)
@@ -53,7 +54,7 @@ def fork_while_loading(source: str, forks: int) -> None:
 
     for number in range(forks):
         batch = next(batches, None)
-        if batch is None:  # a new epoch would be another order
+        if batch is None:  # a new epoch would have a different order
             loader.set_epoch(0)
             batches, seen = iter(loader), []
             batch = next(batches)
@@ -89,7 +90,7 @@ def test_an_iterator_of_the_parent_says_that_it_cannot_go_on_in_a_child(tmp_path
 
 
 class Held(LocalStorage):
-    """Reads that wait in the process that made it, so that locks are held when it forks."""
+    """A source whose reads wait in the process that made it, so that locks are held when it forks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,10 +124,11 @@ class HeldSource(SourceView):
         return self._source.gather(starts, lengths)
 
 
-# h5py lets no fork happen while anybody is in libhdf5, so what is held here would hold up the fork.
+# h5py delays a fork while any thread is in libhdf5, so a read that waits here would delay it for
+# ever.
 @pytest.mark.parametrize("name", [name for name in CONTAINERS if name != "x.h5"])
 def test_a_fork_in_the_middle_of_a_read_leaves_no_lock_behind(name: str, tmp_path: Path) -> None:
-    """The first records, whose reading may open files, find where records are and inflate."""
+    """Reading the first records may open files, locate records and inflate, all of which use locks."""
     source = write(name, tmp_path, COUNT)
     storage = Held()
     ds = ps.open(source, storage=storage, index="never")
@@ -159,7 +161,8 @@ def test_a_forked_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> Non
         reader = dataset.files.reader(0)
         chunks = list(reader.chunks())
         assert len(chunks) > 1
-        reader._cursors._pending[(0, ("n",))] = [1]  # as a thread that is at work has it when another forks
+        # The state while one thread is reading and another thread forks.
+        reader._cursors._pending[(0, ("n",))] = [1]
         child = os.fork()
         if not child:
             rows = sum(batch.num_rows for batch in dataset.scan(threads=2))

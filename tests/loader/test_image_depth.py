@@ -1,4 +1,4 @@
-"""Images of 16 bits in full depth, and images made into uint16 and bfloat16."""
+"""Images of 16 bits in full depth, and images converted to uint16 and bfloat16."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from penstock.loader.images import bfloat16_bits, value_table
 
 
 def deep(height: int, width: int, seed: int = 0) -> np.ndarray:
-    """A smooth picture of 16 bits, whose lower bits count."""
+    """A smooth 16-bit image whose lower bits matter."""
     rows, columns = np.mgrid[:height, :width]
     return ((rows * 701 + columns * 397 + seed * 13) % 65536).astype(np.uint16)
 
 
 def colour_png(pixels: np.ndarray) -> bytes:
-    """A PNG of 16 bits and three or four channels, which Pillow does not write."""
+    """A PNG of 16 bits with three or four channels, which Pillow cannot write."""
     from penstock import _core
 
     return _core.png_bytes(pixels)

@@ -1,7 +1,7 @@
-"""Ctrl-C, the end of the program, errors in threads, and the first batch: no user is kept waiting.
+"""Ctrl-C, the end of the program, errors in threads, and the first batch: no user has to wait for long.
 
-Times here are bounds of what a person feels, a second and more, on a machine that others use too;
-what is measured is taken against how long a program without a loader takes to end.
+The times here are limits for what a person notices, a second and more, on a machine that others use too. Measured
+times are compared with the time that a program without a loader takes to end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from loader.torturing import ids_of, write
 from reading import ROOT, run_python
 
 SPARE = 4.0
-"""Seconds for a busy machine, beyond the second that is promised; what hangs, hangs for longer."""
+"""Extra seconds for a busy machine, beyond the promised second; a program that hangs takes longer than this."""
 
 BEGIN = """
 import sys, time, threading
@@ -80,7 +80,7 @@ def child(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str], seconds: float) -> tuple[float, str]:
-    """How long it takes to end, and its output. It is killed, and the test fails, if it does not end."""
+    """How long the program takes to end, and its output. If it does not end, it is killed and the test fails."""
     begun = time.monotonic()
     try:
         _, said = process.communicate(timeout=seconds)
@@ -119,7 +119,7 @@ ENDS = {
 
 @pytest.mark.parametrize("kind", list(ENDS))
 def test_a_program_ends_well_with_an_iterator_left_in_the_middle(kind: str, source: str) -> None:
-    """The interpreter ends threads that come back late, and Rust takes that for a fault."""
+    """The interpreter kills threads that return after its end, and Rust would treat that as a fault."""
     for _ in range(3):
         process = child(f"{ENDS[kind]}\nnext(left)", source)
         _, said = finish(process, 20)
@@ -180,13 +180,13 @@ def test_an_error_comes_in_its_place_with_its_traceback(threads: int, source: st
     loader.load_state_dict(loader.state_dict())
     with pytest.raises(ZeroDivisionError):
         next(iter(loader))
-    # Behind it, all is well.
+    # After the damaged batch, everything works.
     loader.load_state_dict({**loader.state_dict(), "position": 48})
     assert [n for batch in loader for n in ids_of(batch)] == list(range(48, 5000))
 
 
 def test_errors_hold_no_memory(source: str) -> None:
-    """Their tracebacks hold the frames of threads, and these what was being made."""
+    """Tracebacks hold the frames of threads, and these hold the batches that were being made."""
     import gc
     import weakref
 
@@ -211,8 +211,8 @@ def test_errors_hold_no_memory(source: str) -> None:
 # -- the first batch ----------------------------------------------------------------------------
 
 
-def test_the_first_batch_waits_for_no_other(source: str) -> None:
-    """Others may not even be finished: each takes longer than the one before."""
+def test_the_first_batch_does_not_wait_for_others(source: str) -> None:
+    """The other batches may not be finished: each takes longer than the one before."""
     started = threading.Event()
 
     def slower(batch: dict[str, Any]) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def test_the_first_batch_waits_for_no_other(source: str) -> None:
 
 
 def _wait_for_threads() -> None:
-    """Threads in a function of the user's are left to themselves, and end after it."""
+    """Threads that are in a function of the user are not waited for, and end after that function."""
     until = time.monotonic() + 20
     while any(t.name.startswith("penstock-") for t in threading.enumerate()):
         assert time.monotonic() < until
@@ -258,7 +258,8 @@ print([n for b in loader for n in map(int, b['id'])])
 def test_a_loader_in_the_middle_of_an_epoch_goes_to_another_process(
     name: str, tmp_path: Path
 ) -> None:
-    """By pickle, as spawned workers get theirs; the iterator stays, the place in the epoch goes."""
+    """The loader is pickled, as for spawned workers. The pickle has the position in the epoch, but not the
+    iterator."""
     ds = ps.open(write(name, tmp_path, 500))
     order = ps.Blocked(3, window_chunks=2, chunk_records=32)
     loader = ps.Loader(ds, 16, order=order, threads=4)

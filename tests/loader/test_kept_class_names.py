@@ -1,5 +1,5 @@
-"""Class names that a pass over a column found are kept in the indexes of the files, and count as long as the files are
-the same."""
+"""Class names that were found by a pass over a column are stored in the indexes of the files, and are used as long as
+the files do not change."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def classes_of(path: str, folder: str | None = None) -> Any:
 
 @pytest.fixture(params=ENDINGS)
 def paths(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
-    """Two files, of which the second has a name before one that the first has."""
+    """Two files. The second has a name that sorts before one of the first."""
     parts = [["b", "a", "b"], ["c", "b", "d"]]
     return [written(tmp_path / f"{n}.{request.param}", names) for n, names in enumerate(parts)]
 
@@ -79,9 +79,7 @@ def test_another_process_reads_no_column(paths: list[str]) -> None:
     assert run_python(code, *paths).split() == ["b", "a", "c", "d"]
 
 
-def test_a_file_that_is_written_anew_is_read_and_the_others_are_not(
-    paths: list[str], passes: list[list[int]]
-) -> None:
+def test_only_a_rewritten_file_is_read_again(paths: list[str], passes: list[list[int]]) -> None:
     listed(paths)
     written(Path(paths[0]), ["e", "a", "e"])
     assert listed(paths) == ["e", "a", "c", "b", "d"] and passes == [[0, 1], [0]]
@@ -94,7 +92,7 @@ def test_a_file_that_another_takes_the_place_of_is_read(
     listed(paths)
     other = written(tmp_path / f"other.{paths[0].rsplit('.')[-1]}", ["x", "y", "x"])
     shutil.copyfile(other, paths[0])
-    for _ in range(2):  # the types that were kept of the old file count no more
+    for _ in range(2):  # the types stored for the old file are not used any more
         assert listed(paths, schema=pa.schema([("label", LABEL)])) == ["x", "y", "c", "b", "d"]
     assert passes == [[0, 1], [0]]
 
@@ -119,7 +117,7 @@ def _flipped(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [_cut, _flipped])
-def test_damage_of_what_is_kept_means_another_pass(
+def test_damage_in_the_kept_names_causes_another_pass(
     damage: Callable[[bytes], bytes], tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.parquet", ["b", "a"])
@@ -136,7 +134,7 @@ def test_damage_of_what_is_kept_means_another_pass(
     [b"[]", b"{", b"[" * 9999, b'{"label":["a","a"]}', b'{"label":[1]}', b'{"label":"ab"}',
      b'{"label":{"a":1}}', b'{"other":["z"]}', b"\xff\xfe"],
 )  # fmt: skip
-def test_claims_that_are_not_lists_mean_another_pass(
+def test_kept_names_that_are_not_lists_cause_another_pass(
     claim: bytes, tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])
@@ -192,7 +190,7 @@ def test_nothing_is_kept_of_skipped_records(tmp_path: Path, passes: list[list[in
     assert len(passes) == 2
 
 
-def test_fields_beside_the_files_and_unverified_records_are_not_kept(
+def test_class_names_of_overlays_and_unverified_records_are_not_kept(
     tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])
@@ -228,7 +226,7 @@ def test_names_of_several_columns_and_parts_of_the_index_stay(
         assert ps.verify(path).ok and len(ps.open(path, checksums="index").take([0, 1])) == 2
 
 
-def test_names_that_are_bytes_and_no_utf8_are_kept(tmp_path: Path, passes: list[list[int]]) -> None:
+def test_names_that_are_not_utf8_are_kept(tmp_path: Path, passes: list[list[int]]) -> None:
     label = pa.array([b"\xff", b"a"]).dictionary_encode()
     ps.write({"label": label}, tmp_path / "a.parquet")
     for _ in range(2):
@@ -243,7 +241,7 @@ def test_opening_reads_no_class_names(paths: list[str], monkeypatch: pytest.Monk
     assert len(ps.open(paths)) == 6
 
 
-def test_a_folder_of_its_own_keeps_them_for_a_file_that_cannot_be_written_beside(
+def test_a_separate_folder_stores_them_if_nothing_can_be_written_next_to_the_file(
     tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])

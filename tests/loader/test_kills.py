@@ -1,4 +1,4 @@
-"""kill -9 in the middle of training, and going on from the last state that was saved."""
+"""kill -9 in the middle of training; a new process continues from the last saved state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ COUNT = 3000
 BATCH = 16
 ORDER = ps.Blocked(seed=8, window_chunks=4, chunk_records=50)
 
-# One line for each step, written before the next begins: what a step has seen, then the state.
+# One line for each step, written before the next step begins: the records of the step, then the
+# state.
 TRAIN = """
 import json, os, sys, time
 import numpy as np
@@ -50,7 +51,7 @@ with open(log, "a") as file:
 
 
 def outside(pid: int) -> list[str]:
-    """What could outlive a running process: its shared memory and its child processes."""
+    """Everything that could outlive a running process: its shared memory and its child processes."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
@@ -101,7 +102,7 @@ def check_kills(name: str, kills: int, folder: Path) -> None:
 
 
 def check_log(source: str, log: Path) -> None:
-    """The whole lines equal one uninterrupted run."""
+    """The complete lines must equal those of one uninterrupted run."""
     steps: list[dict[str, Any]] = []
     for line in log.read_text().splitlines():
         if line.endswith("}"):
@@ -115,7 +116,7 @@ def check_log(source: str, log: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "deflated.npz"])
-def test_a_killed_training_goes_on_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
+def test_a_killed_training_continues_and_leaves_nothing_behind(name: str, tmp_path: Path) -> None:
     check_kills(name, 2, tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Each damaged record is listed once, however often and in whatever way it is met."""
+"""Each damaged record is listed once, however often and in whatever way it is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_a_damaged_record_is_listed_once(tmp_path: Path, ending: str, order: Any
         data[data.index(b"AAAA%04d" % record)] ^= 1
     before = path.stat()
     path.write_bytes(data)
-    # The disk's fault, not a writer's: a file that was written since its index was made has been rewritten.
+    # Simulate damage by the disk, with unchanged times: if a file was written after its index was
+    # made, it counts as rewritten.
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     ds = ps.open(path, damage="skip")
     loader = ps.Loader(ds, 8, order=order)

@@ -69,7 +69,7 @@ def test_ragged_columns_are_padded_or_listed_on_request(numbers: Path) -> None:
     assert [one.tolist() for one in listed] == [[], [0], [0, 1], [0, 1, 2]]
 
 
-def test_a_state_continues_where_the_loop_was(numbers: Path) -> None:
+def test_a_state_continues_at_the_position_of_the_loop(numbers: Path) -> None:
     whole = [b["id"].tolist() for b in ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))]
     for step in range(len(whole)):
         loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
@@ -228,7 +228,7 @@ def test_loader_and_state_pickle(numbers: Path) -> None:
     assert next(iter(other))["id"].tolist() == ps.Shuffled(1).take(COUNT, 1, 0, 64).tolist()
 
 
-def test_stats_say_where_the_time_went(numbers: Path) -> None:
+def test_stats_report_where_the_time_went(numbers: Path) -> None:
     loader = ps.Loader(ps.open(numbers), 64)
     assert "Nothing" in loader.stats().bottleneck
     ids(loader)
@@ -292,7 +292,7 @@ def test_a_missing_number_is_named_by_its_record_and_file(tmp_path: Path) -> Non
     assert (caught.value.file, caught.value.record, caught.value.field) == (str(path), 37, "id")
 
 
-def test_a_batch_of_which_nothing_can_be_read_does_not_come(tmp_path: Path) -> None:
+def test_a_batch_without_readable_records_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "bad.tfrecord"
     ps.write({"id": np.arange(30), "text": [f"n{n:03}".encode() for n in range(30)]}, path)
     data = bytearray(path.read_bytes())
@@ -303,7 +303,7 @@ def test_a_batch_of_which_nothing_can_be_read_does_not_come(tmp_path: Path) -> N
     loader = ps.Loader(ds, 10)
     assert [batch["id"].tolist() for batch in loader] == [[*range(10)], [*range(20, 30)]]
     assert loader.epoch == 1
-    # Other ranks would wait for it.
+    # Otherwise, other ranks would wait for this one.
     steps = [len(b["id"]) for b in ps.Loader(ds, 5, rank=0, world_size=2)]
     assert steps == [5, 0, 5]
     with pytest.raises(ValueError, match="stop"):
@@ -333,7 +333,7 @@ def test_images_of_a_tfrecord_and_of_a_tar_mix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("threads", [0, 2])
 def test_padded_batches_are_full_even_if_records_are_damaged(threads: int, tmp_path: Path) -> None:
-    """One record is damaged, one image cannot be decoded; and a whole batch of one is lost."""
+    """One record is damaged, one image cannot be decoded, and one batch is lost completely."""
     pixels = np.zeros((50, 8, 8, 3), np.uint8)
     images = ps.encode_images(list(pixels), "png").storage.to_pylist()
     images[20] = b"no image"

@@ -1,10 +1,15 @@
-"""What becomes of columns in the loader: one kind of column after another."""
+"""How the loader converts columns: one kind of column after another."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import penstock as ps
 from penstock import features
@@ -27,3 +32,62 @@ def test_tensors_of_text_whose_shapes_differ_are_arrays_of_str() -> None:
     column = pa.ExtensionArray.from_storage(kind, pa.array(rows, kind.storage_type))
     found = as_arrays(pa.record_batch({"x": column}), ArrayOptions())["x"]
     assert [one.tolist() for one in found] == [[["a", "b"]], [["c"]]]
+
+
+Rule = Literal["offsets", "pad", "list"]
+LISTS = ("boxes", "tokens", "words")
+
+
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
+    path = tmp_path_factory.mktemp("lists") / "a.parquet"
+    columns = {name: [list(range(n % k)) for n in range(20)] for k, name in enumerate(LISTS, 3)}
+    ps.write({"id": np.arange(20), **columns}, path)
+    return ps.open(path)
+
+
+def shown(column: Any, rule: str) -> list[list[int]]:
+    """The lists of a column, after a check of how they are kept."""
+    if rule == "offsets":
+        values, offsets = column
+        return [part.tolist() for part in np.split(values, offsets[1:-1])]
+    if rule == "pad":
+        assert isinstance(column, np.ndarray)
+        return column.tolist()
+    assert isinstance(column, list)
+    return [part.tolist() for part in column]
+
+
+@given(rules=st.dictionaries(st.sampled_from(LISTS), st.sampled_from(["offsets", "pad", "list"])))
+def test_each_column_of_lists_has_the_rule_of_its_name(
+    lists: ps.Dataset, rules: dict[str, Rule]
+) -> None:
+    rows = lists[:20].to_pylist()
+    for start, batch in enumerate(ps.Loader(lists, 5, ragged=rules, threads=0)):
+        mine = rows[5 * start : 5 * start + 5]
+        assert batch["id"].tolist() == [row["id"] for row in mine]
+        for name in LISTS:
+            rule = rules.get(name, "offsets")
+            longest = max(len(row[name]) for row in mine)
+            fill = [[0] * (longest - len(row[name])) if rule == "pad" else [] for row in mine]
+            want = [row[name] + more for row, more in zip(mine, fill, strict=True)]
+            assert shown(batch[name], rule) == want
+
+
+def test_the_rule_of_a_column_yields_to_its_fixed_length_and_reaches_inside_structs(
+    tmp_path: Path,
+) -> None:
+    ps.write({"a": [[1], [2, 3]], "s": [{"b": [4]}, {"b": [5, 6]}]}, tmp_path / "a.parquet")
+    ds = ps.open(tmp_path)
+    batch = next(iter(ps.Loader(ds, 2, ragged={"a": "list", "s": "pad"}, pad_to={"a": 3})))
+    assert batch["a"].tolist() == [[1, 0, 0], [2, 3, 0]]
+    assert batch["s"]["b"].tolist() == [[4, 0], [5, 6]]
+
+
+def test_a_wrong_rule_names_what_is_wrong(lists: ps.Dataset) -> None:
+    with pytest.raises(ps.SchemaError, match="no such column for ragged=") as caught:
+        ps.Loader(lists, 5, ragged={"token": "pad"})
+    assert caught.value.field == "token"
+    wrong: Any = {"tokens": "padded"}
+    with pytest.raises(ValueError, match="ragged='padded' is not one of offsets, pad, list"):
+        ps.Loader(lists, 5, ragged=wrong)

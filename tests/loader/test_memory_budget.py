@@ -1,6 +1,6 @@
-"""What a loader holds: its budget, and nothing that grows with epochs, iterators or records.
+"""The memory of a loader stays within its budget, and does not grow with epochs, iterators or records.
 
-Peaks are measured in a separate process, above its memory before its first batch.
+Peaks are measured in a separate process, relative to its memory before its first batch.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("budget", [256, 1])
 def test_memory_stays_within_the_budget(budget: int, large: str) -> None:
-    """A batch holds 25 MiB, and its making 75: one comes, too, where none fits."""
+    """A batch takes 25 MiB, and making it takes 75 MiB. A batch is made even if none fits into the budget."""
     said = run_python(BUDGET, large, str(budget), "8", seconds=240)
     batches, peak = (int(word) for word in said.split())
     assert batches == 32
     assert peak < max(budget, 75) + SLACK_MIB, f"{peak} MiB"
 
 
-def test_what_waits_and_is_in_the_making_is_within_the_budget(tmp_path: Path) -> None:
-    """By what the loop has not taken yet, whatever allocators do: 100 KB a batch, and half of 2 MB for
-    all of them."""
+def test_waiting_and_unfinished_batches_are_within_the_budget(tmp_path: Path) -> None:
+    """This counts the batches that the loop has not taken yet, so it does not depend on allocators: 100 KB for each
+    batch, and half of 2 MB for all of them."""
     path = tmp_path / "rows.npz"
     ps.write({"id": np.arange(4000), "row": np.zeros((4000, 312))}, path)
     made = 0
@@ -135,7 +135,7 @@ def test_a_hundred_epochs_grow_by_less_than_5_mib(name: str, tmp_path: Path) -> 
 
 
 def broken_off(source: str, count: int) -> None:
-    """Iterators that are dropped in the middle, closed, or never begun, leave nothing."""
+    """Iterators that are dropped in the middle, closed, or never started leave nothing behind."""
     ds = ps.open(source)
     loader = ps.Loader(ds, 32, order=ps.Shuffled(0), threads=3)
 
@@ -212,7 +212,7 @@ class ArithmeticSource(Source):
 
 @pytest.mark.parametrize("order", [ps.Shuffled(5), ps.Sequential()], ids=["shuffled", "sequential"])
 def test_a_billion_records_take_the_memory_of_a_few(order: Any) -> None:
-    """Opened, shuffled and gone on with from anywhere."""
+    """The dataset is opened, shuffled, and read from any position."""
     count = 10**9
     before = rss_mib()
     ds = ps.open("numbers.npy", storage=Arithmetic(count))  # pyright: ignore[reportArgumentType]

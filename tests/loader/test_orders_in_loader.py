@@ -1,4 +1,4 @@
-"""Every order through the loader, over several containers: the records match the order."""
+"""Every order in the loader, over several formats: the records match the order."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_loader_gives_what_the_order_says(dataset: ps.Dataset, order: Any) -
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
 @pytest.mark.parametrize("world_size", [1, 3])
-def test_ranks_go_on_in_any_order(dataset: ps.Dataset, order: Any, world_size: int) -> None:
+def test_ranks_continue_in_any_order(dataset: ps.Dataset, order: Any, world_size: int) -> None:
     def loaders() -> list[ps.Loader]:
         return [
             ps.Loader(dataset, 17, order=order, rank=rank, world_size=world_size, uneven="pad")
@@ -98,7 +98,7 @@ def test_windows_that_are_larger_than_the_memory_give_the_same(
 
 
 def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
-    """80 MB in one window. Records of 100 bytes come first, so they do not predict the others."""
+    """One window has 80 MB. It begins with records of 100 bytes, which do not predict the size of the others."""
     path = tmp_path / "x.tfrecord"
     sizes = [100] * 1000 + [400_000] * 200
     ps.write({"id": np.arange(1200), "blob": [bytes(size) for size in sizes]}, path)

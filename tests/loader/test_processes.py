@@ -1,4 +1,5 @@
-"""Worker processes for the user's functions: equal to threads, and gone when they should be."""
+"""Worker processes for the user's functions: the results equal those of threads, and the processes end when they
+should."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def loader(data: Path, **more: Any) -> ps.Loader:
 
 @pytest.fixture(autouse=True)
 def threads_end_soon() -> Iterator[None]:
-    """A thread that is starting a worker when the loop is left ends when it has started."""
+    """If the loop is left while a thread starts a worker, that thread ends as soon as the worker has started."""
     yield
     gc.collect()
     names = ("penstock-0", "penstock-1", "penstock-2", "penstock-3")
@@ -96,10 +97,10 @@ def test_an_error_comes_in_its_place_with_its_traceback(data: Path) -> None:
         seen.extend(batch["id"][0] for batch in one)
     assert seen == [0, 8]
     assert 'raise ValueError(f"no good' in str(caught.value.__cause__)
-    assert next(iter(one))["id"][0] == 0  # the workers live on
+    assert next(iter(one))["id"][0] == 0  # the workers still run
 
 
-def test_an_error_that_cannot_be_pickled_says_what_it_said(data: Path) -> None:
+def test_an_error_that_cannot_be_pickled_keeps_its_message(data: Path) -> None:
     with pytest.raises(RuntimeError, match="OddError: 1 and 2"):
         list(loader(data, map=functions.failing_oddly))
 
@@ -113,7 +114,7 @@ def test_a_killed_worker_is_a_clear_error_and_replaced(data: Path) -> None:
         list(loader(data, map=functions.exits))
 
 
-def test_what_cannot_travel_is_refused(data: Path) -> None:
+def test_functions_that_cannot_be_pickled_are_refused(data: Path) -> None:
     with pytest.raises(TypeError, match="top of a module"):
         loader(data, map=lambda batch: batch)
     with pytest.raises(TypeError, match="cannot be pickled"):
@@ -187,7 +188,7 @@ def test_workers_end_when_their_parent_is_ended(data: Path, tmp_path: Path, sent
 
 
 def started(data: Path, tmp_path: Path, function: str) -> subprocess.Popen[str]:
-    """A process whose workers are at work on their first batches."""
+    """A process whose workers are making their first batches."""
     script = tmp_path / "parent.py"
     folder = str(Path(__file__).parent)
     script.write_text(_PARENT.format(folder=folder, data=str(data), function=function))
@@ -212,12 +213,12 @@ def workers_of(pid: int) -> list[int]:
 
 @pytest.mark.parametrize("function", ["sleeps", "spins"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
-def test_workers_end_at_once_in_the_middle_of_a_function(
+def test_workers_end_immediately_in_the_middle_of_a_function(
     data: Path, tmp_path: Path, function: str, sent: signal.Signals
 ) -> None:
     with started(data, tmp_path, function) as parent, killed_in_the_end(parent):
         assert wait_until(lambda: len(workers_of(parent.pid)) > 0, 60)
-        time.sleep(1.5)  # until they have imported the function, and run it
+        time.sleep(1.5)  # wait until the workers have imported the function and run it
         pids = workers_of(parent.pid)
         begun = time.monotonic()
         parent.send_signal(sent)

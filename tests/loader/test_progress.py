@@ -1,4 +1,4 @@
-"""The line on the terminal, and whether the right bottleneck is named."""
+"""The progress line on the terminal, and whether the right bottleneck is named."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class SlowSource(LocalSource):
-    """A file on a disk that takes its time."""
+    """A file on a slow disk."""
 
     def read(self, start: int, length: int) -> Any:
         time.sleep(0.01)
@@ -112,7 +112,7 @@ def test_verifying_is_distinguished_from_making_columns(tmp_path: Path) -> None:
     assert without.stage_seconds["verify"] == 0
 
 
-def test_stats_between_two_looks(data: Path) -> None:
+def test_stats_between_two_calls(data: Path) -> None:
     loader = ps.Loader(ps.open(data), 16)
     first = after_an_epoch(loader)
     since = after_an_epoch(loader).since(first)
@@ -130,7 +130,7 @@ for batch in loader:
 
 
 def on_a_terminal(script: str, *arguments: object) -> str:
-    """What a person sees."""
+    """The output that a person sees."""
     mine, its = pty.openpty()
     command = [sys.executable, "-c", script, *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
@@ -155,7 +155,7 @@ def test_a_terminal_shows_steps_rates_and_the_bottleneck(data: Path) -> None:
     assert "epoch 0" in seen
     assert re.search(r"\d+/13", seen)
     assert re.search(r"[\d,]+ records/s, [\d.]+ kB/s, waited \d+%", seen)
-    # Which of the two it is depends on what else the machine has to do.
+    # Which of the two is named depends on the load of the machine.
     assert re.search("The loader keeps up|The loop waited", seen.rsplit("records/s.", 1)[1])
 
 

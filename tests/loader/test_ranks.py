@@ -1,4 +1,4 @@
-"""`rank="auto"`, and ranks that were forgotten."""
+"""`rank="auto"`, and loaders for which the user forgot the rank."""
 
 from __future__ import annotations
 
@@ -52,10 +52,8 @@ def test_the_rank_is_found_from_the_variables_of_a_launcher(
         ps.Loader(data, 5, rank=2, world_size=3)
 
 
-def test_a_process_of_its_own_is_rank_0_of_1(
-    data: ps.Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A batch script of SLURM has the number of tasks, and is one process.
+def test_a_single_process_is_rank_0_of_1(data: ps.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    # In a batch script of SLURM, the number of tasks is set, but the script is one process.
     monkeypatch.setenv("SLURM_NTASKS", "8")
     monkeypatch.setenv("SLURM_PROCID", "0")
     loader = ps.Loader(data, 5, rank="auto")

@@ -1,4 +1,4 @@
-"""A file that is cut, overwritten, replaced or taken away under a running loader is an error: never
+"""If a file is truncated, overwritten, replaced or removed while a loader reads it, that is an error. It never gives
 zeros, records of another file, or a signal."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_a_changed_file_is_an_error(name: str, change: Any, tmp_path: Path) -> N
     loader = ps.Loader(ps.open(path), 64, order=ORDER, threads=2, memory_bytes=1)
     batches = iter(loader)
     seen = ids_of(next(batches))
-    time.sleep(0.01)  # the clock of file systems ticks a few times in that
+    time.sleep(0.01)  # the clock of file systems ticks a few times in this period
     change(path, other)
     with pytest.raises(ERRORS) as caught:
         for batch in batches:
@@ -98,7 +98,7 @@ def test_damage_passes_over_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "x.tar"])
-def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
+def test_many_damaged_records_do_not_each_read_the_whole_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = Path(write(name, tmp_path, COUNT))
@@ -107,7 +107,8 @@ def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
     next(batches)
     then = path.stat()
     zeroed(path, b"")
-    os.utime(path, ns=(then.st_atime_ns, then.st_mtime_ns))  # a failing disk sets no time
+    # A failing disk does not change the times.
+    os.utime(path, ns=(then.st_atime_ns, then.st_mtime_ns))
     looks: list[Any] = []
     walk_headers = _core.index_file
 
@@ -124,7 +125,7 @@ def test_many_damaged_records_do_not_cost_a_look_at_the_whole_file_each(
 
 
 @pytest.mark.parametrize("name", ["plain.tfrecord", "gzip.tfrecord"])
-def test_what_was_cut_off_is_a_change_and_no_damage(name: str, tmp_path: Path) -> None:
+def test_a_truncated_end_is_a_change_not_damage(name: str, tmp_path: Path) -> None:
     path = Path(write(name, tmp_path, COUNT))
     batches = iter(ps.Loader(ps.open(path, damage="skip"), 64, order=ORDER, threads=0))
     next(batches)

@@ -1,6 +1,6 @@
-"""Going on from a state: at every step, on any number of threads and ranks, in the same order.
+"""Continuing from a state: at every step, on any number of threads and ranks, in the same order.
 
-What is compared is the sequence of records, never a set of them.
+The tests compare sequences of records, never sets.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
 
 
 def loaded(data: Any, state: dict[str, Any], batch_size: int, **options: Any) -> ps.Loader:
-    """A new loader that continues from a state, which was JSON in between."""
+    """A new loader that continues from a state that was converted to JSON and back."""
     text = json.dumps(state)
     assert len(text) < 1024
     loader = ps.Loader(data, batch_size, **options)
@@ -40,7 +40,7 @@ def loaded(data: Any, state: dict[str, Any], batch_size: int, **options: Any) ->
 
 
 def batches_of(loader: ps.Loader, most: int | None = None) -> list[list[int]]:
-    """The next batches, and a check that no thread is left."""
+    """The next batches. Checks that no thread is left."""
     iterator = iter(loader)
     found = [ids_of(batch) for batch in itertools.islice(iterator, most)]
     iterator.close()  # pyright: ignore[reportAttributeAccessIssue]
@@ -61,8 +61,9 @@ def states_of(loader: ps.Loader) -> list[dict[str, Any]]:
 
 
 def check_every_step(data: Any, batch_size: int, most: int | None, **options: Any) -> None:
-    """From each step the same batches follow, `most` or all (from each tenth step all, and from a
-    hundred if there are thousands), and from the last the next epoch."""
+    """From each step, the next `most` batches must be the same as without a resume. From each tenth step (or, if
+    there are more than a thousand steps, from about a hundred of them), all remaining batches must be the same. From
+    the last step, the next epoch must follow."""
     whole = batches_of(ps.Loader(data, batch_size, **options))
     following = batches_of(ps.Loader(data, batch_size, epoch=1, **options))
     states = states_of(ps.Loader(data, batch_size, **options))
@@ -107,10 +108,10 @@ def orders(count: int) -> dict[str, Any]:
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("uneven", ["drop", "wrap", "pad"])
 @pytest.mark.parametrize("order", list(orders(10)))
-def test_every_order_and_end_of_an_epoch_goes_on(
+def test_a_loader_continues_with_every_order_at_any_end_of_an_epoch(
     order: str, uneven: str, drop_last: bool, tmp_path: Path
 ) -> None:
-    """307 records: the last steps of 1, 2 and 5 ranks are all uneven."""
+    """There are 307 records, so the last step of 1, 2 and 5 ranks is uneven."""
     data = ps.open(write("stored.npz", tmp_path, 307))
     options: dict[str, Any] = {"uneven": uneven, "drop_last": drop_last}
     options["order"] = orders(307)[order]
@@ -135,7 +136,7 @@ def test_every_order_and_end_of_an_epoch_goes_on(
         *("shards-{shard}.tfrecord", "shards-{shard}.tar"),
     ],
 )
-def test_every_container_goes_on(name: str, tmp_path: Path) -> None:
+def test_a_loader_continues_with_every_format(name: str, tmp_path: Path) -> None:
     data = write(name, tmp_path, 700)
     expected = ORDER.take(700, 0, 0, 700).tolist()
     for number, state in enumerate(states_of(ps.Loader(ps.open(data), 64, order=ORDER))[:-1]):
@@ -147,7 +148,7 @@ def test_every_container_goes_on(name: str, tmp_path: Path) -> None:
 
 
 def state_at(dataset: ps.Dataset, way: tuple[int, int], batch_size: int, step: int) -> Any:
-    """What any rank says after some steps, of which all say the same."""
+    """The state after some steps, which must be the same on all ranks."""
     threads, world_size = way
     rank = random.Random(f"{way} {step}").randrange(world_size)
     loader = ps.Loader(
@@ -160,7 +161,7 @@ def state_at(dataset: ps.Dataset, way: tuple[int, int], batch_size: int, step: i
 def ranks_of(
     dataset: ps.Dataset, state: Any, way: tuple[int, int], batch_size: int, most: int | None = None
 ) -> list[list[list[int]]]:
-    """What each rank gets from a state on, by steps."""
+    """The batches that each rank gets from a state on, by steps."""
     threads, world_size = way
     options: dict[str, Any] = {"order": ORDER, "threads": threads, "world_size": world_size}
     loaders = [loaded(dataset, state, batch_size, rank=r, **options) for r in range(world_size)]
@@ -173,7 +174,7 @@ def sequence(ranks: list[list[list[int]]]) -> list[int]:
 
 
 def check_equal_steps(dataset: ps.Dataset, step: int, changes: list[Any]) -> None:
-    """As many records in a step as before: each rank's batches are what they would have been."""
+    """If a step has as many records as before, each rank gets the batches that it would have got without a resume."""
     fresh = ps.Loader(dataset, 1, order=ORDER).state_dict()
     whole = {ranks: ranks_of(dataset, fresh, (0, ranks), GLOBAL_BATCH // ranks) for ranks in RANKS}
     states = {way: state_at(dataset, way, GLOBAL_BATCH // way[1], step) for way in WAYS}
@@ -183,11 +184,11 @@ def check_equal_steps(dataset: ps.Dataset, step: int, changes: list[Any]) -> Non
         assert found == [rank[step:] for rank in whole[after[1]]], (before, after)
 
 
-def test_all_threads_and_ranks_say_the_same_and_go_on_in_the_same_batches(
+def test_all_threads_and_ranks_have_the_same_state_and_continue_with_the_same_batches(
     dataset: ps.Dataset,
 ) -> None:
-    """The states of all 28 ways are equal to the letter; so continuing from one is continuing from each.
-    Two whole steps and the uneven one before the end of the epoch."""
+    """The states of all 28 combinations are equal, so continuing from one is the same as continuing from any. Tested
+    are two whole steps and the uneven step before the end of the epoch."""
     shifted = [*WAYS[9:], *WAYS[:9]]
     check_equal_steps(dataset, 39, list(zip(WAYS, shifted, strict=True)))
 
@@ -199,7 +200,8 @@ def test_all_changes_at_other_steps_to_the_end(dataset: ps.Dataset, step: int) -
 
 
 def check_other_steps(dataset: ps.Dataset, changes: list[Any], rng: random.Random) -> None:
-    """Other batches: the sequence of all ranks continues, and each record of the epoch came once."""
+    """If a step has a different number of records, the sequence of all ranks continues, and each record of the epoch
+    comes once."""
     expected = ORDER.take(COUNT, 0, 0, COUNT).tolist()
     for before, after in changes:
         size = rng.choice((5, 16, 31))
@@ -214,18 +216,18 @@ def check_other_steps(dataset: ps.Dataset, changes: list[Any], rng: random.Rando
         assert len(found) - len(rest) < after[1]
 
 
-def test_other_batches_on_other_ranks_go_on_in_the_same_sequence(dataset: ps.Dataset) -> None:
+def test_other_batches_on_other_ranks_continue_the_same_sequence(dataset: ps.Dataset) -> None:
     rng = random.Random(1)
     check_other_steps(dataset, rng.sample(list(itertools.product(WAYS, WAYS)), 12), rng)
 
 
 @pytest.mark.stress
-def test_all_changes_to_other_batches_go_on_in_the_same_sequence(dataset: ps.Dataset) -> None:
+def test_after_any_change_of_batches_the_sequence_continues(dataset: ps.Dataset) -> None:
     check_other_steps(dataset, list(itertools.product(WAYS, WAYS)), random.Random(2))
 
 
 def test_three_changes_in_one_epoch(dataset: ps.Dataset) -> None:
-    """And the two epochs that follow are whole, each in its own order."""
+    """The two epochs that follow are complete, each in its own order."""
     rng = random.Random(3)
     for _ in range(2):
         expected = ORDER.take(COUNT, 0, 0, COUNT).tolist()
@@ -273,10 +275,10 @@ def test_a_loaded_state_is_given_back_before_it_is_used(dataset: ps.Dataset) -> 
     assert loaded(dataset, once.state_dict(), 100, order=ORDER).state_dict() == state
 
 
-def test_a_state_is_taken_within_the_loop_and_says_what_the_loop_has_got(
+def test_a_state_taken_within_the_loop_counts_the_batches_that_the_loop_got(
     dataset: ps.Dataset,
 ) -> None:
-    """However far the threads have gone ahead."""
+    """This does not depend on how far the threads have read ahead."""
     loader = ps.Loader(dataset, 100, order=ORDER, threads=8)
     for step, _ in enumerate(loader, 1):
         state = loader.state_dict()
@@ -285,7 +287,7 @@ def test_a_state_is_taken_within_the_loop_and_says_what_the_loop_has_got(
 
 
 def test_a_rest_too_short_for_a_step_ends_the_epoch(dataset: ps.Dataset) -> None:
-    """If the last batch is dropped and the step has become longer."""
+    """This happens if the last batch is dropped and the step has become longer."""
     state = ps.Loader(dataset, 100, order=ORDER).state_dict() | {"position": COUNT - 50}
     loader = loaded(dataset, state, 100, order=ORDER, drop_last=True)
     assert batches_of(loader) == []

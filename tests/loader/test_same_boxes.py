@@ -16,7 +16,7 @@ import penstock as ps
 
 
 def moved(boxes: list[list[float]], view: Any, size: tuple[int, int]) -> list[list[float]]:
-    """The slow way, a box at a time."""
+    """The slow way, one box at a time."""
     left, top, width, height, flip = view
     made = []
     for x1, y1, x2, y2 in boxes:
@@ -119,7 +119,7 @@ def test_a_box_outside_of_the_crop_keeps_its_row_without_area(tmp_path: Path) ->
         assert inside.tolist() == [5, 5, 25, 25]
 
 
-def test_flipped_twice_is_as_it_was(tmp_path: Path) -> None:
+def test_flipping_twice_restores_the_image(tmp_path: Path) -> None:
     boxes = pa.array(BOXES, FORMS["lists of four"])
     image: dict[str, Any] = {"flip": True, "same": {"boxes": "xyxy"}}
     how: dict[str, Any] = {"ragged": "list"}
@@ -178,7 +178,7 @@ def test_missing_lists_are_empty_and_missing_numbers_are_filled(tmp_path: Path) 
     assert outer.tolist() == [0, 1, 1, 2, 2]
 
 
-def test_a_list_that_is_no_box_is_an_error_with_its_record(tmp_path: Path) -> None:
+def test_a_list_that_is_not_a_box_is_an_error_with_its_record(tmp_path: Path) -> None:
     boxes = [[[1.0, 2.0, 3.0, 4.0]], [], [[5.0, 6.0]], []]
     with pytest.raises(ps.SchemaError, match=r"list of 2 numbers.*boxes of four") as caught:
         loaded(tmp_path, {"image": IMAGES, "boxes": boxes}, {"size": 8, "same": {"boxes": "xyxy"}})

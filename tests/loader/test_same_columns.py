@@ -20,14 +20,14 @@ import penstock as ps
     [
         ({"nothing": "nearest"}, "no such column for same="),
         ({"boxes.x": "xy"}, "no such column for same="),
-        ({"image": "image"}, "decoded otherwise"),
+        ({"image": "image"}, "decoded in another way"),
         ({"label": "xyxy"}, "lists of 4 numbers"),
         ({"three": "xyxy"}, "lists of 4 numbers"),
         ({"objects.mask": "nearest"}, "whole columns"),
     ],
     ids=str,
 )
-def test_columns_that_cannot_be_the_same_are_refused_at_once(
+def test_columns_that_cannot_be_joined_are_refused_immediately(
     same: dict[str, str], says: str, tmp_path: Path
 ) -> None:
     columns = {

@@ -1,4 +1,4 @@
-"""Masks and other pictures that go with an image: made by the same crop and flip."""
+"""Masks and other images that go with an image: they get the same crop and flip."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_masks_are_the_nearest_pixels_of_the_crop_of_their_image(
     assert batch["colour"].shape == (count, *size, 3)
 
 
-def test_masks_are_pillows_nearest_where_sizes_divide(tmp_path: Path) -> None:
+def test_masks_equal_pillows_nearest_if_sizes_divide(tmp_path: Path) -> None:
     mask = drawn(1)[0].astype(np.uint8)
     for size in ((20, 16), (120, 240), (30, 40)):
         columns = {"image": [jpeg(picture(HEIGHT, WIDTH))], "mask": [png(mask)]}
@@ -108,7 +108,7 @@ def test_values_of_a_pgm_are_not_scaled(tmp_path: Path) -> None:
     assert masks.tolist() == [[[3, 7]], [[259, 7]]]
 
 
-# Sizes that differ
+# Images of different sizes
 
 
 def test_a_smaller_mask_of_the_same_scene_is_cropped_in_proportion(tmp_path: Path) -> None:

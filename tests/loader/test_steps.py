@@ -1,4 +1,5 @@
-"""The arithmetic of ranks: equal steps, every position once, the same sequence on any ranks."""
+"""The arithmetic of ranks: equal numbers of steps, every position once, and the same sequence on any number of
+ranks."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def positions(
 
 
 def sequence(plan: EpochPlan, position: int = 0) -> list[int]:
-    """What all ranks see, step after step and rank after rank."""
+    """The positions that all ranks get, step after step and rank after rank."""
     steps = range(plan.num_steps(position))
     ranks = range(plan.world_size)
     return [p for s in steps for r in ranks for p in positions(plan, position, s, r, real=True)]
@@ -60,7 +61,7 @@ def test_ranks_have_equal_batches_and_together_a_run_of_the_order(
 
 
 @given(plans, st.integers(0, 30), st.integers(1, 13), st.integers(1, 17))
-def test_going_on_with_other_ranks_and_batches_goes_on_in_the_same_sequence(
+def test_continuing_with_other_ranks_and_batches_gives_the_same_sequence(
     plan: EpochPlan, steps: int, world_size: int, batch_size: int
 ) -> None:
     steps = min(steps, plan.num_steps())
@@ -87,7 +88,7 @@ def test_a_short_last_step_is_dealt_out_as_torch_does_it() -> None:
     ]
 
 
-def test_a_padded_batch_is_full_and_says_what_counts() -> None:
+def test_a_padded_batch_is_full_and_marks_the_real_records() -> None:
     plan = EpochPlan(length=5, batch_size=4, world_size=2, uneven="pad")
     parts = [plan.part(0, 0, rank) for rank in range(2)]
     assert [part.num_records for part in parts] == [4, 4]

@@ -14,7 +14,7 @@ import penstock as ps
 from penstock import _core
 from penstock.loader.images import decode_into, value_table
 
-# What comes out
+# Outputs
 
 
 def test_numbers_equal_numpys() -> None:
@@ -161,7 +161,7 @@ def test_a_jpeg_cut_anywhere_is_damaged_whatever_its_crop() -> None:
     assert [fault.place for fault in faults] == list(range(len(cuts)))
 
 
-def test_bytes_behind_the_end_of_a_jpeg_do_not_matter() -> None:
+def test_bytes_after_the_end_of_a_jpeg_are_ignored() -> None:
     data = jpeg(picture(60, 90))
     np.testing.assert_array_equal(made([data + b"\0\0\0"], RANDOM, 3), made([data], RANDOM, 3))
 
@@ -188,7 +188,7 @@ def test_damaged_images_without_a_size_have_no_array() -> None:
 # The pool
 
 
-def test_memory_of_a_pool_is_used_again_when_the_last_view_is_gone() -> None:
+def test_memory_of_a_pool_is_reused_after_the_last_view_is_freed() -> None:
     pool = _core.BufferPool(1 << 20)
     first = np.asarray(pool.take(100_000))
     view = first[10:20]

@@ -1,4 +1,4 @@
-"""Images for training: the law of crops, what is decoded, what goes in, and the description."""
+"""Images for training: the rules of crops, which pixels are decoded, invalid arguments, and the description."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 import penstock as ps
 from penstock.columns.types import ImageType
 
-# The law of crops
+# The rules of crops
 
 GOLDEN = {
     0: (25.0, 32.0, 261.0, 343.0, True),
@@ -32,7 +32,7 @@ def test_the_random_crops_of_keys_never_change() -> None:
 
 
 def written_out(width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
-    """The law as the docstring of `ps.Image` has it, by Python's own mathematics."""
+    """The rule as the docstring of `ps.Image` states it, in plain Python."""
     state = key
 
     def draw() -> int:
@@ -66,7 +66,7 @@ def test_random_crops_follow_the_law_as_it_is_written() -> None:
             assert law.view(width, height, key) == written_out(width, height, key)
 
 
-def test_areas_shapes_and_flips_are_spread_as_they_should_be() -> None:
+def test_areas_shapes_and_flips_have_the_right_distribution() -> None:
     law = recipe(scale=(0.1, 0.5))
     views = np.array([law.view(1000, 1000, key) for key in range(4000)])
     areas = views[:, 2] * views[:, 3] / 1e6
@@ -90,7 +90,7 @@ def test_a_record_looks_the_same_in_any_batch_and_by_any_number_of_threads() -> 
     assert not np.array_equal(made([images[0]], RANDOM, 99)[0], whole[0])
 
 
-# Against the exact path
+# Compared with the exact path
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_png_webp_and_ppm_are_cropped_alike() -> None:
         np.testing.assert_array_equal(made(data, RANDOM, 17), expected)
 
 
-# What goes in
+# Inputs
 
 
 def test_images_may_come_in_any_array_of_bytes() -> None:

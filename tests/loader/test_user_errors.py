@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from user_functions import failing_at_14, failing_column
 
 import penstock as ps
 
@@ -28,21 +29,79 @@ def test_a_map_that_returns_nothing_is_an_error(data: ps.Dataset, threads: int) 
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("word", ["map", "map_records"])
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("word", ["map", "map_records", "decode"])
 def test_an_error_in_a_function_names_the_records(
-    data: ps.Dataset, threads: int, word: str
+    data: ps.Dataset, threads: int, processes: int, word: str
 ) -> None:
-    def wrong(batch: dict[str, Any]) -> Any:
-        if np.max(batch["id"]) >= 14:
-            raise KeyError("caption")
-        return batch
-
-    loader = ps.Loader(data, 5, threads=threads, **{word: wrong})
-    with pytest.raises(KeyError) as caught:
+    function: Any = {"id": failing_column} if word == "decode" else failing_at_14
+    loader = ps.Loader(data, 5, threads=threads, processes=processes, **{word: function})
+    with pytest.raises(KeyError, match="caption") as caught:
         list(loader)
-    assert caught.value.__notes__ == [
-        "raised in map= or map_records= of a loader, in the batch of records 10, 11, 12, …"
+    batch = "in the batch of records 10, 11, 12, …"
+    note = {
+        "map": f"raised in map= of a loader, {batch}",
+        "map_records": "raised in map_records= of a loader, for record 14",
+        "decode": f"raised in decode= of 'id' of a loader, {batch}",
+    }
+    assert caught.value.__notes__ == [note[word]]
+    loader.set_epoch(loader.epoch + 1)
+    assert next(iter(loader))["id"].tolist() == [0, 1, 2, 3, 4], "the loader still works"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (None, "map_records returned None; it must return the record, a dict"),
+        (3, "map_records returned int; it must return the record, a dict"),
+        ({"x": 3}, r"map_records returned the names \['x'\], and \['id'\] for the first record"),
+    ],
+)
+def test_a_wrong_record_of_map_records_is_named(data: ps.Dataset, wrong: Any, message: str) -> None:
+    loader = ps.Loader(data, 5, map_records=lambda one: wrong if one["id"] == 12 else one)
+    with pytest.raises(ps.SchemaError, match=message) as caught:
+        list(loader)
+    assert caught.value.__notes__ == ["raised in map_records= of a loader, for record 12"]
+
+
+def test_columns_of_a_map_keep_as_many_rows_as_each_other(tmp_path: Path) -> None:
+    rows = {"id": np.arange(30), "words": [[n] * (n % 3) for n in range(30)], "t": ["a"] * 30}
+    ps.write(rows, tmp_path / "a.parquet")
+
+    def lists(batch: dict[str, Any]) -> dict[str, Any]:
+        values, offsets = batch["words"]
+        return {**batch, "words": (values[: offsets[3]], offsets[:4])}
+
+    wrong: list[tuple[Any, str, str]] = [
+        (lambda batch: {**batch, "id": batch["id"][:3]}, "'id'", "'words'"),
+        (lambda batch: {**batch, "t": batch["t"][:3]}, "'t'", "'id'"),
+        (lists, "'words'", "'id'"),
     ]
+    for function, few, many in wrong:
+        loader = ps.Loader(ps.open(tmp_path), 5, map=function)
+        with pytest.raises(ps.SchemaError, match=f"3 rows of {few} and 5 of {many}") as caught:
+            list(loader)
+        assert caught.value.__notes__ == [
+            "raised in map= of a loader, in the batch of records 0, 1, 2, …"
+        ]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda batch: {name: column[:3] for name, column in batch.items()},
+        lambda batch: {name: column.repeat(2) for name, column in batch.items()},
+        lambda batch: {**batch, "table": np.zeros(9), "sum": batch["id"].sum()},
+        lambda batch: {**batch, "other": (batch["id"], batch["id"][:2])},
+        lambda batch: {**batch, "id": (batch["id"], batch["score"][:2])},
+        lambda batch: batch["id"][:2],
+    ],
+)
+def test_a_map_may_change_rows_in_all_columns_and_add_what_it_likes(
+    tmp_path: Path, function: Any
+) -> None:
+    ps.write({"id": np.arange(30), "score": np.arange(30)}, tmp_path / "a.parquet")
+    assert len(list(ps.Loader(ps.open(tmp_path), 5, map=function))) == 6
 
 
 def test_statistics_are_flat_numbers_for_loggers(data: ps.Dataset) -> None:

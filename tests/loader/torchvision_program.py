@@ -1,5 +1,5 @@
-"""Transforms of torchvision in worker processes, seeded for each record. test_augmentations.py runs it, in a process
-of its own: torchvision's libraries abort a process that has loaded TensorFlow."""
+"""Transforms of torchvision in worker processes, seeded for each record. test_augmentations.py runs it in a separate
+process, because torchvision's libraries abort a process that has loaded TensorFlow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loader(batch_size: int, **options: Any) -> ps.Loader:
 
 
 def repeats() -> None:
-    """Processes, resuming and other batch sizes give the same."""
+    """Check that processes, resuming and other batch sizes give the same results."""
     pixels = np.random.default_rng(0).integers(0, 256, (12, 48, 64, 3), np.uint8)
     ps.write({"image": ps.encode_images(pixels, "jpeg")}, PATH)
     plain = np.concatenate([batch["image"] for batch in loader(3)])

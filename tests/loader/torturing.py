@@ -1,4 +1,4 @@
-"""What the hard tests of the loader share: small sets in every container, and children."""
+"""Helpers for the stress tests of the loader: small datasets in every format, and child processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONTAINERS: dict[str, dict[str, Any]] = {
 
 
 def write(name: str, folder: Path, count: int, *, reverse: bool = False) -> str:
-    """A set of this many records, whose `id` is their number; returns what opens it."""
+    """Write a dataset of this many records, whose `id` is their number; returns a function that opens it."""
     ids = np.arange(count, dtype=np.int64)
     ids = ids[::-1].copy() if reverse else ids
     columns: dict[str, Any] = {"id": ids, "half": ids.astype(np.float32) / 2}
@@ -51,7 +51,7 @@ def ids_of(batch: dict[str, Any]) -> list[int]:
 
 
 def in_child(work: Callable[[], bool]) -> int:
-    """Do something in a forked child, which ends without running anything of the parent's."""
+    """Run a function in a forked child, which ends without running any exit code of the parent."""
     child = os.fork()
     if child:
         return child
@@ -65,7 +65,7 @@ def in_child(work: Callable[[], bool]) -> int:
 
 
 def ended(child: int, seconds: float = 10) -> int | None:
-    """The exit status of a child, or None if it hangs: then it is killed."""
+    """The exit status of a child. If it hangs, it is killed, and the result is None."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         pid, status = os.waitpid(child, os.WNOHANG)

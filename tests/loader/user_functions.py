@@ -1,4 +1,4 @@
-"""Functions that the tests give to worker processes, which have to import them."""
+"""Functions that the tests pass to worker processes, which have to import them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def failing(batch: Batch) -> Batch:
     if 20 in batch["id"]:
         raise ValueError(f"no good: {batch['id'].tolist()}")
     return batch
+
+
+def failing_at_14(batch: Batch) -> Batch:
+    """For a batch or one record."""
+    if 14 in np.atleast_1d(batch["id"]):
+        raise KeyError("caption")
+    return batch
+
+
+def failing_column(column: Any) -> np.ndarray:
+    if 14 in column.to_pylist():
+        raise KeyError("caption")
+    return column.to_numpy()
 
 
 class OddError(Exception):
@@ -71,7 +84,7 @@ def sleeps(batch: Batch) -> Batch:
 
 
 def busy(batch: Batch) -> Batch:
-    """Pure Python that holds the GIL."""
+    """A loop in Python that holds the GIL."""
     total = 0
     for n in range(300_000):
         total += n % 7

@@ -1,4 +1,4 @@
-"""The permutation once more, in plain Python: what an implementation elsewhere has to do."""
+"""The permutation in plain Python, as a reference for other implementations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocked: whole chunks, windows of them, and reading as the windows say."""
+"""Blocked: an order of whole chunks, shuffled within windows; the loader reads as the windows require."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_windows_cover_an_epoch_and_say_what_to_read(lengths, chunks, records, e
         assert (window.number, window.first) == (number, position)
         assert window.last > window.first
         assert windows.at(window.first).number == windows.at(window.last - 1).number == number
-        # What is read is what comes, and in file order.
+        # The records that are read are those of the window, in file order.
         ranges = list(zip(window.starts.tolist(), window.stops.tolist(), strict=True))
         read = [record for a, b in ranges for record in range(a, b)]
         came = order.take(num_records, epoch, window.first, window.last, lengths)

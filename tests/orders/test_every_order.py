@@ -1,4 +1,4 @@
-"""What holds for every order: a pure function of positions, the same everywhere and for ever."""
+"""What holds for every order: it is a pure function of positions, the same everywhere and for ever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABELS = ["cat", "dog", "dog", "owl"] * 125
 
 
 def orders() -> dict[str, tuple[ps.Order, object, dict[str, object]]]:
-    """By name: the order, the number of records, what `take` needs to know besides."""
+    """By name: the order, the number of records, and further arguments of `take`."""
     shards = {"shard_lengths": LENGTHS}
     chunks = {"chunk_lengths": LENGTHS}
     return {
@@ -82,7 +82,7 @@ def test_any_part_is_a_part_of_the_whole(name: str) -> None:
         whole = order.take(num_records, epoch, 0, length, **known)
         cuts = np.random.default_rng(1).integers(0, length + 1, (80, 2))
         for start, stop in [*np.sort(cuts).tolist(), (0, 0), (length, length)]:
-            # A fresh order each time: nothing may hang on what was asked before.
+            # A new order object each time: results must not depend on earlier calls.
             part = orders()[name][0].take(num_records, epoch, start, stop, **known)
             assert part.dtype == np.int64
             assert np.array_equal(part, whole[start:stop]), (epoch, start, stop)
@@ -145,7 +145,7 @@ def answers() -> dict[str, list[list[int]]]:
 
 
 def test_orders_are_the_same_in_all_versions() -> None:
-    """A change here changes the order of everybody's training: it must not come by accident."""
+    """If these values change, the order of every user's training changes. That must not happen by accident."""
     assert answers() == json.loads(GOLDEN.read_text())
 
 
@@ -183,5 +183,5 @@ def test_arrow_arrays_and_lists_work_like_numpy_arrays() -> None:
 
 
 if __name__ == "__main__":
-    # The answers were written down once, by this file run as a program.
+    # The expected answers were written once, by running this file as a program.
     GOLDEN.write_text(json.dumps(answers(), indent=None).replace("]], ", "]],\n") + "\n")

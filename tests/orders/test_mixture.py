@@ -1,4 +1,4 @@
-"""Mixture: shares that hold in every prefix, sets that are shuffled each for itself."""
+"""Mixture: every prefix has the shares, and each set is shuffled by itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sets_of(found: np.ndarray, sizes: list[int]) -> np.ndarray:
 
 
 def worst(weights: list[float], seed: int, epochs: int = 3, length: int = 2000) -> float:
-    """How far any set is from its share in any prefix of some epochs, in records."""
+    """The largest difference, in records, between a set and its share in any prefix of some epochs."""
     sizes = [997] * len(weights)
     order = ps.Mixture({str(n): w for n, w in enumerate(weights)}, seed, length)
     found = np.concatenate([order.take(sizes, e, 0, length) for e in range(epochs)])
@@ -38,7 +38,7 @@ def test_any_sets_have_their_shares_within_two_records(weights, seed) -> None:
     assert worst(weights, seed) <= 2
 
 
-def test_fractions_are_meant_as_they_are_written() -> None:
+def test_fractions_are_taken_as_exact_decimals() -> None:
     order = ps.Mixture({"a": 0.7, "b": 0.2, "c": 0.1}, 0, 10**6)
     found = sets_of(order.take([10**6] * 3, 0, 0, 10**6), [10**6] * 3)
     assert np.bincount(found).tolist() == [700_000, 200_000, 100_000]
@@ -47,7 +47,7 @@ def test_fractions_are_meant_as_they_are_written() -> None:
 def test_weights_that_are_not_short_fractions_hold_over_a_billion_positions() -> None:
     shares = np.array([np.pi, np.e, 0.1234567890123])
     order = ps.Mixture(dict(zip("abc", shares.tolist(), strict=True)), 0, 10**9)
-    # The last stretch of the epoch says by its records how many of each set there were.
+    # The records at the end of the epoch show how many came from each set.
     found = order.take([10**9] * 3, 0, 10**9 - 1000, 10**9)
     assert len(set(found.tolist())) == 1000
     from penstock import _core
@@ -61,9 +61,11 @@ def test_the_pattern_does_not_repeat() -> None:
     sets = sets_of(order.take([50_000] * 2, 0, 0, 100_000), [50_000] * 2).astype(float)
     for lag in (1, 2, 3, 4, 10, 16, 20, 64, 100, 256, 512):
         score = np.corrcoef(sets[:-lag], sets[lag:])[0, 1]
-        # Neighbours are bound to differ more often; what is farther away is not.
+        # Neighbouring positions must differ more often than by chance; positions farther apart need
+        # not.
         assert abs(score) < (0.3 if lag < 10 else 0.02), (lag, score)
-    # No rank that has every second, fourth … position is given one set more than the other.
+    # A rank that has every second, fourth … position does not get one set more often than the
+    # other.
     for step in (2, 4, 8, 256):
         for first in range(min(step, 8)):
             share = sets[first::step].mean()

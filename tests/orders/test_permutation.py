@@ -49,7 +49,9 @@ def test_parts_of_the_largest_sets_are_distinct_records(
 
 
 @given(st.integers(0, 3000), st.data())
-def test_any_cut_of_an_epoch_gives_the_same_records(num_records: int, data: st.DataObject) -> None:
+def test_any_division_of_an_epoch_gives_the_same_records(
+    num_records: int, data: st.DataObject
+) -> None:
     order = ps.Shuffled(data.draw(st.integers(0, 2**64 - 1)))
     cuts = sorted(data.draw(st.lists(st.integers(0, num_records), max_size=5)))
     edges = [0, *cuts, num_records]
@@ -71,7 +73,7 @@ def test_the_permutation_is_that_of_its_description(num_records: int) -> None:
 
 
 def chi_squared(found: np.ndarray, expected: float) -> float:
-    """How many standard deviations chi squared is above what chance gives."""
+    """Chi squared, as the number of standard deviations above its expected value."""
     freedom = found.size - 1
     value = ((found - expected) ** 2 / expected).sum()
     return float((value - freedom) / math.sqrt(2 * freedom))
@@ -90,7 +92,7 @@ def test_all_permutations_of_few_records_are_equally_likely(num_records: int) ->
 
 @pytest.mark.parametrize("over", ["seeds", "epochs"])
 def test_all_permutations_of_three_among_a_hundred_are_equally_likely(over: str) -> None:
-    """For sets larger than the plain shuffle: the relative positions of three records."""
+    """This tests sets that are too large for the plain shuffle, by the relative positions of three records."""
     count = 6000
     counted: Counter[tuple[int, ...]] = Counter()
     for n in range(count):
@@ -110,7 +112,7 @@ def test_every_record_is_equally_likely_at_every_position(num_records: int) -> N
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """In standard deviations of that of independent permutations."""
+    """The correlation, in units of the standard deviation for independent permutations."""
     return float(np.corrcoef(a, b)[0, 1] * math.sqrt(len(a) - 1))
 
 
@@ -139,7 +141,7 @@ def test_epochs_and_neighbouring_seeds_are_not_related() -> None:
     scores = [correlation(a, b) for a, b in pairs]
     assert max(map(abs, scores)) < 5
     assert 0.8 < np.std(scores) < 1.2
-    # Records at the same position in both: one on average, as of any two permutations.
+    # Count the records at the same position in both: on average one, as for any two permutations.
     same = np.array([(a == b).sum() for a, b in pairs])
     assert abs(same.mean() - 1) < 5 / math.sqrt(len(pairs))
 
@@ -156,7 +158,7 @@ def test_a_billion_records_are_shuffled_in_constant_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
-    assert grown < 5_000  # KiB
+    assert grown < 5_000  # in KiB
 
 
 def test_keys_of_records_hang_on_seed_epoch_and_record_alone() -> None:

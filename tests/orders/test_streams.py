@@ -1,4 +1,4 @@
-"""Interleaved and Buffered: what streams without an index do, at any position."""
+"""Interleaved and Buffered compute, for any position, what stream readers do without an index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import penstock as ps
 
 
 def by_hand(num_records: int, size: int, slots: list[int], last: list[int]) -> list[int]:
-    """A shuffle buffer as tf.data has it, which draws these slots."""
+    """The output of a shuffle buffer as in tf.data that draws these slots."""
     stream = iter(range(num_records))
     buffer = [next(stream) for _ in range(min(size, num_records))]
     out = []
@@ -23,7 +23,7 @@ def by_hand(num_records: int, size: int, slots: list[int], last: list[int]) -> l
 
 @pytest.mark.parametrize("size", [1, 2, 10, 99, 100, 500])
 def test_the_buffer_is_one_that_is_filled_and_drawn_from(size: int) -> None:
-    """The drawn slots, computed from the output, equal the slots of a real buffer."""
+    """The slots are computed from the output; a real buffer that draws these slots gives the same output."""
     num_records = 400
     for seed in range(5):
         found = ps.Buffered(seed, size).take(num_records, 0, 0, num_records).tolist()
@@ -68,8 +68,8 @@ def test_records_move_as_in_a_simulated_buffer() -> None:
     assert (np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) < 5 * error).all()
 
 
-def test_a_far_position_costs_no_more_than_a_near_one() -> None:
-    """A simulation from the start would take an hour here, and gigabytes."""
+def test_a_far_position_takes_no_longer_than_a_near_one() -> None:
+    """Simulating the buffer from the start would take an hour and gigabytes of memory here."""
     order = ps.Buffered(0, 1000)
     late = order.take(10**12, 0, 10**12 - 5000, 10**12)
     assert len(set(late.tolist())) == 5000
@@ -100,13 +100,13 @@ def test_a_buffer_runs_over_the_interleaved_stream() -> None:
 
 
 def test_long_shards_make_few_stretches() -> None:
-    """Rounds are counted, not walked through: 10^12 records of ten shards take no time."""
+    """Rounds are computed, not simulated: 10^12 records of ten shards take hardly any time."""
     order = ps.Interleaved(4, 1, seed=1, shard_lengths=[10**11] * 10)
     found = order.take(10**12, 0, 10**12 - 100, 10**12)
     assert len(set(found.tolist())) == 100
 
 
-def test_what_is_missing_or_wrong_is_said() -> None:
+def test_missing_or_wrong_arguments_are_reported() -> None:
     with pytest.raises(ValueError, match="give shard_lengths="):
         ps.Interleaved().take(10, 0, 0, 10)
     with pytest.raises(ValueError, match=r"the shards have 9 records .* but the dataset has 10"):

@@ -1,4 +1,4 @@
-"""Weighted and Balanced: records that come more or less often than others."""
+"""Weighted and Balanced: records that come more often or less often than others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlays: their files, and files that are damaged or forged."""
+"""Overlays: their files, and overlays that are damaged or forged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_any_range_and_any_choice_of_values_is_read(path: str) -> None:
 
 
 def test_the_page_of_the_layout_is_right(path: str) -> None:
-    """The bytes, read by nothing but struct, json and pyarrow."""
+    """The file is read with struct, json and pyarrow alone, as the page describes it."""
     keep(path, score=np.arange(COUNT))
     data = Path(path_of(path, "new")).read_bytes()
     magic, version, crc, num_records, blocks, schema_bytes, facts_bytes, rest, end = struct.unpack(
@@ -93,7 +93,7 @@ def test_every_truncation_and_every_flipped_bit_is_reported(tmp_path: Path) -> N
     place = Path(path_of(path, "new"))
     whole = place.read_bytes()
     wanted = pa.table(ps.open(path))
-    # Bytes that pad a block are covered by its checksum, too: no flip is silent.
+    # A block's checksum covers its padding too, so every flip is detected.
     for bit in range(8 * len(whole)):
         if bit % 3 and bit // 8 < len(whole) - 200:
             continue
@@ -132,7 +132,7 @@ def test_a_damaged_value_is_never_skipped(path: str) -> None:
 
 
 def forged(data: bytes, **changes: Any) -> bytes:
-    """The same overlay with other facts, its checksums made right again."""
+    """The same overlay with different facts and corrected checksums."""
     head = list(struct.unpack("<8sIIQQQQ12s", data[-64:-4]))
     _, _, _, _, blocks, schema_bytes, facts_bytes, _ = head
     start = len(data) - 64 - facts_bytes - schema_bytes - 20 * blocks

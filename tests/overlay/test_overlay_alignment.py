@@ -1,5 +1,5 @@
-"""A value kept beside a shard belongs to one record. Whatever becomes of the shard, what is
-delivered is that record with its value, or an error."""
+"""A value stored next to a shard belongs to one record. Whatever happens to the shard, reading gives that record with
+its value, or an error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ damages = pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 
 
 def payload(number: int, size: int = 12) -> bytes:
-    """A record that contains its number, after as many bytes as requested."""
+    """A record that contains its number, after as many other bytes as requested."""
     return bytes([number % 251]) * size + number.to_bytes(4, "little")
 
 
@@ -50,7 +50,8 @@ RECORD = pa.schema([("record", pa.binary()), ("square", pa.int64())])
 
 
 def check(path: str, **options: object) -> list[int]:
-    """Read in every way; every delivered record has its value. Returns the numbers scanned."""
+    """Read in every way, and check that every delivered record has its value. Returns the numbers of the scanned
+    records."""
     scanned: list[int] = []
     dataset = ps.open(path, schema=RECORD, **options)  # type: ignore[arg-type]
     for batch in dataset.scan(threads=1):
@@ -69,7 +70,7 @@ def check(path: str, **options: object) -> list[int]:
         taken = dataset.take(order)
     except ps.FormatError:
         if options.get("damage") == "skip":
-            return scanned  # a caller that asks by number wants that record and no other
+            return scanned  # a caller that requests a number needs exactly that record
         raise
     for record, square in zip(*(taken.column(n).to_pylist() for n in RECORD.names), strict=True):
         assert square == number_of(record) ** 2
@@ -134,7 +135,7 @@ def test_a_shard_that_changed_is_refused(wrap: str, reading: str, tmp_path: Path
         "empty": [],
         "replaced": list(range(100, 130)),
         "in another order": shuffled,
-        "one record replaced": [*numbers[:7], 47, *numbers[8:]],  # of the same size
+        "one record replaced": [*numbers[:7], 47, *numbers[8:]],  # the new record has the same size
         "two records swapped": [40, *numbers[1:]],
         "one more in front": [0, *numbers],
     }
@@ -149,7 +150,7 @@ def test_a_shard_that_changed_is_refused(wrap: str, reading: str, tmp_path: Path
         with pytest.raises(ps.StaleIndexError) as raised:
             check(path, **options)
         if reading != "indexed":
-            # With an index, what was changed in place may be found when it is read.
+            # With an index, a change in place may be found only when it is read.
             assert "'square'" in str(raised.value), name
             assert path in str(raised.value)
             assert "penstock fields remove" in str(raised.value)
@@ -165,7 +166,7 @@ def _records(path: str) -> list[bytes]:
     return [record for batch in dataset.scan() for record in batch.column(0).to_pylist()]
 
 
-def test_random_edits_deliver_no_value_of_another_record(tmp_path: Path) -> None:
+def test_random_edits_never_give_a_value_to_another_record(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     delivered = refused = 0
     for _ in range(60):
@@ -248,7 +249,7 @@ def test_a_large_file_is_recognised_by_a_sample_of_its_bytes(tmp_path: Path) -> 
 
 
 def test_a_skipped_batch_shifts_no_values(tmp_path: Path) -> None:
-    """An Arrow file whose batch has a broken head: what follows has other numbers than before."""
+    """One batch of an Arrow file has a broken head, so the records after it get different numbers."""
     path = str(tmp_path / "a.arrow")
     numbers = list(range(1000))
     ps.write({"record": [payload(number, 5000) for number in numbers]}, path, batch_records=100)

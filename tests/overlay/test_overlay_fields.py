@@ -67,7 +67,7 @@ def test_an_overlay_is_replaced_only_on_request(path: str) -> None:
     with pytest.raises(FileExistsError, match="overwrite=True"):
         keep(path, score=np.arange(COUNT) * 2)
     assert ps.open(path)[7]["score"] == 7
-    keep(path, score=np.arange(COUNT))  # the same values: nothing to do
+    keep(path, score=np.arange(COUNT))  # the values are the same, so nothing is written
     keep(path, overwrite=True, other=np.arange(COUNT) * 2)
     assert ps.open(path)[7] == {"id": 7, "other": 14}
 
@@ -120,7 +120,7 @@ def test_later_overlays_win_and_each_can_be_removed(path: str) -> None:
     assert [overlay.sequence for overlay in ps.overlays(path)] == [1, 2]
 
 
-def test_what_is_listed_says_which_files_have_it(tmp_path: Path) -> None:
+def test_listed_overlays_name_the_files_that_have_them(tmp_path: Path) -> None:
     ps.write({"id": range(30)}, tmp_path / "a.tfrecord", num_shards=3)
     paths = ps.open(tmp_path).paths
     made = keep(paths[1], score=np.arange(10), word=["w"] * 10)
@@ -213,7 +213,7 @@ def test_verify_writes_no_index_to_read_overlays(path: str) -> None:
 
 
 def test_only_the_asked_fields_of_an_overlay_read_no_records(tmp_path: Path) -> None:
-    """Fields of overlays alone are had although no payload can be read."""
+    """If only fields of overlays are selected, they can be read although no payload of the shard can."""
     path = tmp_path / "a.tfrecord"
     ps.write({"id": range(100), "text": ["x" * 1000] * 100}, path)
     keep(str(path), score=np.arange(100))

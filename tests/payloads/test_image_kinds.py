@@ -1,4 +1,4 @@
-"""BMP, GIF and TIFF; images in Hugging Face's structs; images in rows filled up with zeros."""
+"""BMP, GIF and TIFF; images in Hugging Face's structs; images in rows padded with zeros."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_bmp_gif_and_tiff_are_decoded_as_by_pillow(name: str) -> None:
     np.testing.assert_array_equal(small, ps.decode_images(expected[None], ps.Image(8))[0])
 
 
-def test_of_a_gif_the_first_frame_is_the_image() -> None:
+def test_the_image_of_a_gif_is_its_first_frame() -> None:
     frames = [COLOUR.quantize(64), Image.new("P", COLOUR.size, 3)]
     data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
     expected = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
@@ -174,7 +174,7 @@ def test_a_path_without_bytes_is_not_opened(tmp_path: Path) -> None:
     assert caught.value.file == str(tmp_path / "d.parquet")
 
 
-def test_what_datasets_writes_is_read(tmp_path: Path) -> None:
+def test_files_of_hugging_face_datasets_are_read(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     images = [COLOUR, COLOUR.rotate(90, expand=True)]
     features = datasets.Features({"image": datasets.Image()})
@@ -185,7 +185,7 @@ def test_what_datasets_writes_is_read(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found, np.asarray(expected))
 
 
-# Rows filled up with zeros
+# Rows padded with zeros
 
 
 @pytest.mark.parametrize("codec", ["jpeg", "png", "webp", "ppm"])

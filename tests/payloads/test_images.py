@@ -1,7 +1,7 @@
-"""Images: images that Pillow decodes give the same pixels; damaged images are errors.
+"""Images: images that Pillow decodes must give the same pixels; damaged images are errors.
 
-Pillow brings the same libjpeg-turbo and libwebp in other versions, so pixels are compared exactly,
-those of JPEG as well: its transform to the accurate integers has not changed since 2010.
+Pillow contains the same libjpeg-turbo and libwebp, in different versions. Pixels are compared exactly, also those of
+JPEG, whose accurate integer transform has not changed since 2010.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from reading import SHARED
 
 CORPUS = SHARED / "corpus"
 
-# What Pillow decodes and penstock refuses. JPEGs whose decoder warns; sequences of frames whose
-# numbers are wrong, though their first frame is not.
+# Images that Pillow decodes and penstock refuses: JPEGs about which the decoder warns, and
+# animations with wrong numbers whose first frame is valid.
 WARNED = {
     "jpeg/jpeg-decoder/crashtest/dc-predictor-overflow.jpg",
     "jpeg/jpeg-decoder/crashtest/imagetestsuite-4838ece0d3900220d33528ee027289bc.jpg",
@@ -73,7 +73,7 @@ def files(folder: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("folder", ["jpeg", "png", "webp"])
-def test_corpus_images_are_what_pillow_makes_of_them_or_errors(folder: str) -> None:
+def test_corpus_images_equal_pillows_or_are_errors(folder: str) -> None:
     refused = set()
     same = 0
     for path in files(folder):
@@ -153,7 +153,7 @@ SMALL = {
 def test_every_cut_of_a_small_image_is_an_error(name: str) -> None:
     data = SMALL[name]
     assert decoded(data).shape == (9, 14, 3)
-    # The last byte of a chunk of odd length only fills it up, so WebP may do without it.
+    # The last byte of a chunk with an odd length is padding, so WebP can be decoded without it.
     for length in range(len(data) - data.startswith(b"RIFF")):
         with pytest.raises(ps.PenstockError):
             decoded(data[:length])
@@ -201,7 +201,7 @@ def test_flipped_bytes_end_in_an_image_of_that_size_or_an_error(name: str) -> No
 
 
 def claiming(codec: str, width: int, height: int) -> bytes:
-    """An image of a few bytes that says it is so large."""
+    """An image of a few bytes that claims this size."""
     if codec == "jpeg":
         return SMALL["jpeg"].replace(
             struct.pack(">HH", 9, 14), struct.pack(">HH", height, width), 1
@@ -375,7 +375,7 @@ def test_wrong_words_are_refused() -> None:
         reencode([SMALL["png"]], max_side=0)
 
 
-def test_what_needs_no_change_keeps_its_bytes() -> None:
+def test_images_that_need_no_change_keep_their_bytes() -> None:
     images = pa.array([SMALL["jpeg"], None, SMALL["png"], SMALL["webp"]])
     assert reencode(images, max_side=14).storage == images
     changed = reencode(images, "jpeg", max_side=14)
@@ -395,14 +395,15 @@ def test_bytes_do_not_depend_on_threads() -> None:
 
 
 @pytest.mark.parametrize("side", [1, 7, 20, 33, 59, 60, 100])
-def test_longer_side_is_shrunk_to_what_is_asked_by_means_of_areas(side: int) -> None:
+def test_the_longer_side_is_shrunk_by_averaging_areas(side: int) -> None:
     found = decoded(reencode([saved(SMOOTH, "PNG")], "raw", max_side=side)[0].as_py())
     if side >= 60:
         np.testing.assert_array_equal(found, SMOOTH)
         return
     height = max(1, round(40 * side / 60))
     assert found.shape == (height, side, 3)
-    # The same by plain arithmetic: weights of what each new pixel covers of the old ones.
+    # The same by plain arithmetic: each old pixel is weighted by the part of it that the new pixel
+    # covers.
     rows, columns = weights(40, height), weights(60, side)
     means = np.einsum("yi,xj,ijc->yxc", rows, columns, SMOOTH.astype(float))
     assert np.abs(found - means).max() <= 0.51

@@ -1,6 +1,5 @@
-"""JPEGs are decoded with our Huffman decoder if they are not unusual, and otherwise by
-TurboJPEG from the start. The pixels do not show which it was.
-"""
+"""Usual JPEGs are decoded with our Huffman decoder, and unusual ones by TurboJPEG from the start. The pixels must be
+the same."""
 
 from __future__ import annotations
 
@@ -23,12 +22,12 @@ from reading import SHARED
 CORPUS = SHARED / "corpus" / "jpeg"
 GOLDEN = Path(__file__).parents[1] / "golden" / "jpeg"
 OTHERS = {"arithmetic.jpg", "lossless.jpg", "not-interleaved.jpg"}
-ImageFile.MAXBLOCK = 1 << 20  # Pillow cannot write some noisy pictures otherwise
+ImageFile.MAXBLOCK = 1 << 20  # without this, Pillow cannot write some noisy images
 SAMPLINGS = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
 
 
 def picture(width: int, height: int, *, grey: bool = False, seed: int = 0) -> Image.Image:
-    """Something between noise and a plain area."""
+    """An image between noise and a plain area."""
     rng = np.random.default_rng(seed)
     ramp = np.add.outer(np.arange(height) * 3, np.arange(width) * 2)[..., None] + [0, 40, 90]
     noise = rng.normal(size=(height, width, 3)) * rng.uniform(0, 60, (1, width, 1))
@@ -43,7 +42,7 @@ def jpeg(image: Image.Image, **options: Any) -> bytes:
 
 
 def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
-    """The pixels by each decoder: None if ours leaves the image to TurboJPEG, a message if TurboJPEG refuses it."""
+    """The pixels from each decoder: None if ours leaves the image to TurboJPEG, a message if TurboJPEG refuses it."""
     try:
         ours = _core.jpeg_pixels_by(data, by_parts=True, **how)
     except _core.KernelError:
@@ -56,7 +55,7 @@ def both(data: bytes, **how: Any) -> tuple[np.ndarray | None, np.ndarray | str]:
 
 
 def agree(data: bytes, **how: Any) -> bool:
-    """Whether our decoder decoded it, with the same result as TurboJPEG."""
+    """Whether our decoder decoded the image; if it did, checks that the result equals TurboJPEG's."""
     ours, theirs = both(data, **how)
     if ours is None:
         return False
@@ -66,7 +65,7 @@ def agree(data: bytes, **how: Any) -> bool:
 
 
 def crops(width: int, height: int, number: int, rng: random.Random) -> list[dict[str, Any]]:
-    """Parts and regions of an image, and grey."""
+    """Scaled versions and regions of an image, and grey."""
     found: list[dict[str, Any]] = [{"part": part} for part in (1, 2, 4, 8)] + [
         {"channels": channels} for channels in (1, 4)
     ]
@@ -82,7 +81,9 @@ def crops(width: int, height: int, number: int, rng: random.Random) -> list[dict
 
 @pytest.mark.parametrize("sampling", [*SAMPLINGS, "grey"])
 @pytest.mark.parametrize("quality", [10, 55, 90, 100])
-def test_what_encoders_write_is_decoded_to_the_same_pixels(sampling: str, quality: int) -> None:
+def test_files_of_usual_encoders_are_decoded_to_the_same_pixels(
+    sampling: str, quality: int
+) -> None:
     rng = random.Random(quality)
     for seed, (width, height) in enumerate([(1, 1), (8, 9), (33, 47), (97, 64), (250, 129)]):
         image = picture(width, height, grey=sampling == "grey", seed=seed)
@@ -102,7 +103,7 @@ def test_what_encoders_write_is_decoded_to_the_same_pixels(sampling: str, qualit
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir()))
 def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> None:
-    """Made by libjpeg-turbo's cjpeg, with the options in their names."""
+    """libjpeg-turbo's cjpeg made the files, with the options in their names."""
     data = (GOLDEN / name).read_bytes()
     taken = {agree(data, **how) for how in crops(71, 45, 30, random.Random(name))}
     assert (True in taken) == (name not in OTHERS)
@@ -111,7 +112,8 @@ def test_unusual_kinds_of_files_are_decoded_to_the_same_pixels(name: str) -> Non
 
 
 def test_penstock_itself_shrinks_a_lossless_file() -> None:
-    """The library returns such files at full size, and wrote past a buffer with room for a part."""
+    """The library always decodes such files at full size, and it once wrote past a buffer with room for a smaller
+    image."""
     data = (GOLDEN / "lossless.jpg").read_bytes()
     whole = np.asarray(Image.open(io.BytesIO((GOLDEN / "rgb.jpg").read_bytes())), np.float32)
     for part in (2, 4, 8):
@@ -126,7 +128,7 @@ def test_penstock_itself_shrinks_a_lossless_file() -> None:
 
 
 def test_tables_of_one_file_are_not_used_for_another_that_lacks_them() -> None:
-    """libjpeg keeps them, so decoding many files with one handle would give wrong colours."""
+    """libjpeg keeps tables from file to file, so decoding many files with one handle would give wrong colours."""
     data = jpeg(picture(64, 48), quality=30, optimize=True)
     at, kept = 2, [data[:2]]
     while data[at + 1] != 0xDA:
@@ -156,7 +158,7 @@ def test_corpus_files_are_decoded_to_the_same_pixels() -> None:
 
 
 def damages(data: bytes, every: int) -> Iterator[bytes]:
-    """The file with single bits turned over, cut, and with markers and bytes put in or left out."""
+    """The file with single bits flipped, truncated, and with markers and bytes inserted or removed."""
     scan = data.index(b"\xff\xda")
     for at in range(scan, len(data), every):
         yield data[:at]
@@ -197,7 +199,7 @@ def test_damage_is_reported_and_salvaged_as_the_other_way_does(
 
 
 def usually(data: bytes, allow_damaged: bool) -> np.ndarray | str:
-    """What everybody gets."""
+    """The result that users get."""
     try:
         images = pa.array([data], pa.binary())
         pixels, _ = _core.decode_images(

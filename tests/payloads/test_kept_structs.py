@@ -1,4 +1,5 @@
-"""Structs that a TFRecord holds as one feature a field read back as structs, by the schema that the sidecar keeps."""
+"""TFRecord stores a struct as one feature for each of its fields. It reads back as a struct, by the schema in the
+sidecar."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def test_appended_structs_are_structs(path: str, tmp_path: Path) -> None:
     assert rows(str(tmp_path)) == ROWS * 3
 
 
-def test_appended_columns_of_their_fields_make_all_of_them_columns(tmp_path: Path) -> None:
+def test_after_separate_fields_were_appended_structs_read_as_columns(tmp_path: Path) -> None:
     path = ps.write({"s": [{"a": 1, "b": 2}]}, tmp_path / "a.tfrecord").paths[0]
     ps.append({"s/a": [3], "s/b": [4]}, path)
     assert ps.info(path).types == "kept"

@@ -1,4 +1,4 @@
-"""Fields spliced into existing Examples: TensorFlow reads old and new, and damage stays visible."""
+"""Fields spliced into existing Examples: TensorFlow reads old and new fields, and damage stays detectable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def payloads(frames: _core.Frames) -> list[bytes]:
 
 
 def splice(old: list[bytes], fields: Any = None, kind: str = "example", **how: Any) -> list[bytes]:
-    """The payloads afterwards, each verified against its new checksum."""
+    """The payloads after splicing, each verified against its new checksum."""
     framed, _ = _core.splice_fields(walked(file_of(old)), fields, kind, **how)
     assert framed.data.to_bytes() == file_of(payloads(walked(framed.data)))
     return payloads(walked(framed.data))
@@ -70,7 +70,7 @@ def by_key(features: Any) -> dict[str, bytes]:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The features of each row, as `example` takes them; nulls are absent."""
+    """The features of each row, as `example` takes them; nulls become absent features."""
     rows: list[dict[str, Any]] = [{} for _ in range(batch.num_rows)]
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         is_list = pa.types.is_list(column.type)
@@ -83,7 +83,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @st.composite
 def records_and_fields(draw: st.DrawFn) -> tuple[list[dict[str, Any]], pa.RecordBatch]:
-    """Records, and new fields that no record has."""
+    """Records, and new fields that no record has yet."""
     batch = draw(strategies.batches(max_records=5))
     count = batch.num_rows
     old = draw(st.lists(strategies.features, min_size=count, max_size=count))
@@ -104,7 +104,7 @@ def test_the_result_is_old_plus_new(
 
 
 @given(records_and_fields())
-def test_what_was_added_and_dropped_left_no_trace(
+def test_adding_and_dropping_a_field_leaves_no_trace(
     made: tuple[list[dict[str, Any]], pa.RecordBatch],
 ) -> None:
     old = [serialized(example(row)) for row in made[0]]
@@ -112,7 +112,7 @@ def test_what_was_added_and_dropped_left_no_trace(
 
 
 @given(records_and_fields(), st.booleans(), st.booleans())
-def test_context_added_to_a_sequence_and_dropped_left_no_trace(
+def test_adding_and_dropping_a_context_field_leaves_no_trace(
     made: tuple[list[dict[str, Any]], pa.RecordBatch], with_context: bool, with_lists: bool
 ) -> None:
     old = []
@@ -193,7 +193,7 @@ for payload in sys.argv[1:]:
 
 
 def parsed_by_tensorflow(given_: list[bytes]) -> str:
-    """What TensorFlow, with all of its parsers, says on standard error."""
+    """TensorFlow's output on stderr, with all of its parsers."""
     command = [sys.executable, "-c", PARSE, *(payload.hex() for payload in given_)]
     quiet = {"CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "0"}
     done = subprocess.run(
@@ -275,16 +275,16 @@ def test_bytes_that_are_not_a_message_are_a_fault() -> None:
 
 
 def edited(features: Any, drop: list[str], rename: list[tuple[str, str]]) -> dict[str, bytes]:
-    """The same edit, done on what protobuf read."""
+    """The same edit, applied to the message that protobuf read."""
     found = by_key(features)
     moved = {new: found.pop(old) for old, new in rename if old in found}
     return {key: value for key, value in found.items() if key not in drop} | moved
 
 
 @given(st.data())
-def test_drops_and_renames_are_what_protobuf_makes_of_them(data: st.DataObject) -> None:
+def test_drops_and_renames_equal_protobufs(data: st.DataObject) -> None:
     row = data.draw(strategies.features)
-    # In several messages, with keys that come twice.
+    # Features in several messages, with keys that appear twice.
     parts = [row, *data.draw(st.lists(st.dictionaries(st.sampled_from([*row, "k"]), st.none())))]
     old = b"".join(serialized(example(part)) for part in parts)
     known = sorted({key for part in parts for key in part} | {"none has this"})

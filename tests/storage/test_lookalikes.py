@@ -1,4 +1,4 @@
-"""A file that holds no records says what it is, under every name that promises records."""
+"""A file that has no records raises an error that says what the file is, whatever its name promises."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_the_error_says_what_it_is(tmp_path: Path, what: str, ending: str) -> No
     path = tmp_path / f"x{ending}"
     path.write_bytes(LOOKS[what])
     if what.startswith("zip") and ending == ".npz":
-        return  # it is one
+        return  # this is a real one
     with pytest.raises(ps.PenstockError) as refused:
         list(ps.open(path, index="never"))
     if "gzip" in what and "compressed with gzip" in str(refused.value):
-        return  # the hint says to unpack it, and then it is one of the others
+        return  # the hint says to unpack it; the result is one of the other files
     assert what in str(refused.value)
     assert refused.value.file == str(path)
     report = ps.verify(path)

@@ -1,4 +1,4 @@
-"""What a source means: numbered sets and the files next to them."""
+"""The files that a source stands for: numbered sets and the files next to them."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_text_next_to_data_is_skipped_and_listed(tmp_path: Path, ending: str) ->
 @pytest.mark.parametrize(
     ("name", "data"),
     [
-        ("part-00001", b"broken"),  # the name of many a shard
+        ("part-00001", b"broken"),  # a common name of shards
         ("b.tar", b"no header"),
         ("b.bin", b"text"),
         ("b.txt", bytes(range(99))),
@@ -104,7 +104,7 @@ def test_text_next_to_data_is_skipped_and_listed(tmp_path: Path, ending: str) ->
         ("README.md", b"\xff\xfe\0"),
     ],
 )
-def test_what_may_be_damaged_data_is_never_skipped(tmp_path: Path, name: str, data: bytes) -> None:
+def test_possibly_damaged_data_is_never_skipped(tmp_path: Path, name: str, data: bytes) -> None:
     ps.write({"a": [1, 2]}, tmp_path / "a.tar")
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ps.PenstockError) as caught:

@@ -1,4 +1,4 @@
-"""Every verb treats remote files alike, whatever their names look like."""
+"""Every verb treats remote files in the same way, whatever their names look like."""
 
 from __future__ import annotations
 

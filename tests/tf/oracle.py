@@ -1,4 +1,4 @@
-"""TensorFlow's message classes, without the rest of TensorFlow, which takes seconds to come up."""
+"""TensorFlow's message classes, without the rest of TensorFlow, which takes seconds to import."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = [name for name in train.__all__ if name != "DecodeError"]
 
 
 def messages() -> Any:
-    """The classes as `tf.train` has them."""
+    """The classes that `tf.train` has."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     tensorflow = pytest.importorskip("tensorflow")
     from google.protobuf.message import DecodeError

@@ -1,4 +1,4 @@
-"""Parsed tensors in the form of the golden files, ours and TensorFlow's; golden specs as features."""
+"""Parsed tensors of both libraries in the form of the golden files, and golden specs as features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.tf import features as f
 
 
 def plain(value: Any) -> Any:
-    """Values as the golden files hold them."""
+    """Values in the form of the golden files."""
     if isinstance(value, (list, tuple)):
         return [plain(part) for part in value]
     if isinstance(value, bytes):
@@ -22,7 +22,7 @@ def plain(value: Any) -> Any:
 
 
 def shown(tensor: Any) -> Any:
-    """A tensor, or dicts and tuples of them, ours or TensorFlow's."""
+    """A tensor, or dicts and tuples of tensors, of either library, in the form of the golden files."""
     if isinstance(tensor, dict):
         return {key: shown(part) for key, part in tensor.items()}
     if isinstance(tensor, tuple):
@@ -43,7 +43,7 @@ def shown(tensor: Any) -> Any:
 
 
 def outcome(run: Callable[[], Any]) -> Any:
-    """What a parse gives, or its error."""
+    """The result of a parse, or its error."""
     try:
         return shown(run())
     except Exception as error:
@@ -51,7 +51,7 @@ def outcome(run: Callable[[], Any]) -> Any:
 
 
 def spec_of(spec: dict[str, Any], name: str = "") -> Any:
-    """A golden feature spec as a feature. Two options are known from the case's name only."""
+    """A golden feature spec as a feature. Two options are known only from the name of the case."""
     dtype, shape = tf.as_dtype(spec["dtype"]), spec.get("shape")
     default = value_of(spec["default_value"]) if "default_value" in spec else None
     match spec["kind"]:
@@ -81,7 +81,7 @@ def spec_of(spec: dict[str, Any], name: str = "") -> Any:
 
 
 def value_of(golden: Any) -> Any:
-    """A golden value as Python's."""
+    """A golden value as a Python value."""
     if isinstance(golden, dict):
         return bytes.fromhex(golden["bytes_hex"])
     return [value_of(part) for part in golden] if isinstance(golden, list) else golden

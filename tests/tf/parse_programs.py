@@ -1,6 +1,6 @@
 """Random parsing programs, to be run by penstock.tf and by TensorFlow: features, and records for them.
 
-Keys have a fixed kind ("a" and "n" integers, "b" strings, "c" floats), which features mostly ask for.
+Each key has a fixed kind ("a" and "n" integers, "b" strings, "c" floats), and most features request that kind.
 """
 
 from __future__ import annotations
@@ -149,14 +149,14 @@ class SaneRecords:
 
 
 def spares_tensorflow(payloads: list[bytes], features: list[Any]) -> bool:
-    """Whether TensorFlow is not to see this: it would reserve gigabytes for a long length, and it writes
-    unpacked floats past the end of a dense tensor."""
+    """Whether TensorFlow must not read this: for a long length it would reserve gigabytes, and it writes unpacked
+    floats past the end of a dense tensor."""
     dense = any(hasattr(f, "shape") and f.dtype.name == "float32" for f in features)
     return any(re.search(rb"[\x80-\xff]{4}", p) or (dense and b"\x0d" in p) for p in payloads)
 
 
 def components(value: Any) -> Any:
-    """What tensors consist of, ours or TensorFlow's, in a form that can be compared and in which NaN equals NaN."""
+    """The components of tensors of either library, in a form that can be compared and in which NaN equals NaN."""
     if isinstance(value, dict):
         return {key: components(part) for key, part in value.items()}
     if isinstance(value, tuple):
@@ -175,7 +175,7 @@ def components(value: Any) -> Any:
 
 
 def answer(run: Any) -> Any:
-    """What a program gives, with the order of keys, or the class and message of its error."""
+    """The result of a program, with the order of keys, or the class and message of its error."""
     try:
         found = run()
     except UnicodeDecodeError:  # TensorFlow's message of an InvalidArgumentError, with bytes in it

@@ -1,4 +1,4 @@
-"""The programs of examples/, loaded as they are, or with TensorFlow itself in the place of penstock.tf."""
+"""The programs of examples/, loaded unchanged, or with TensorFlow itself instead of penstock.tf."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IMPORT = "import penstock.tf as tf\n"
 
 
 def program(name: str, *, tensorflow: bool = False) -> Any:
-    """A program as a module; its one import line decides which library it uses."""
+    """A program as a module; its import line decides which library it uses."""
     path = EXAMPLES / f"{name}.py"
     source = path.read_text()
     if tensorflow:

@@ -1,4 +1,4 @@
-"""`cache`: what is kept, when, and under which names, compared with TensorFlow."""
+"""`cache`: what is cached, when, and under which file names, compared with TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(dataset: Any) -> list[int]:
 
 
 def counted(tf: Any) -> tuple[list[int], Any]:
-    """A dataset of ten numbers, and the list of those that were made."""
+    """A dataset of ten numbers, and a list to which each number is added when it is made."""
     made: list[int] = []
 
     def stream() -> Any:
@@ -88,7 +88,7 @@ def test_a_second_iterator_meanwhile_is_refused(tf: Any, tmp_path: Path) -> None
     next(first)
     with pytest.raises(tf.errors.AlreadyExistsError):
         next(iter(dataset))
-    if tf is ours:  # TensorFlow's own refusal takes the first one's files away
+    if tf is ours:  # TensorFlow's refusal removes the files of the first cache
         assert len(list(first)) == 4
 
 
@@ -179,7 +179,7 @@ def test_an_invalid_index_is_not_a_cache(tmp_path: Path, text: bytes) -> None:
 
 
 def test_a_cache_that_claims_very_many_texts_takes_no_memory(tmp_path: Path) -> None:
-    """Of 32 bytes, for which room for four billion texts was made once."""
+    """The cache has 32 bytes and claims four billion texts, for which memory was once allocated."""
     path = str(tmp_path / "c")
     list(Data.from_tensor_slices(["a"]).cache(path))
     data = Path(f"{path}.data-00000-of-00001")

@@ -1,4 +1,4 @@
-"""Random chains of verbs, run by TensorFlow and by penstock: the same elements in the same order."""
+"""Random chains of verbs, run by TensorFlow and by penstock.tf: the same elements in the same order."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import tensorflow as real  # noqa: ICN001 -- tf is whichever of the two
 import penstock.tf as ours
 
 Chain = list[tuple[str, Callable[[Any, Any], Any]]]
-"""Steps as (what it says, what it does with a dataset and a module of TensorFlow's words)."""
+"""Steps as (text, function of a dataset and the module that `tf` stands for)."""
 
 
 def plain(value: Any) -> Any:
-    """An element as Python's values, with the dtypes and shapes of its leaves."""
+    """An element as Python values, with the dtypes and shapes of its leaves."""
     if isinstance(value, dict):
         return {key: plain(value[key]) for key in sorted(value)}
     if isinstance(value, tuple):
@@ -29,7 +29,7 @@ def plain(value: Any) -> Any:
 
 
 def sources(rng: random.Random) -> tuple[str, Callable[[Any], Any], str]:
-    """(what it says, what makes it, its kind)."""
+    """(text, function that makes the source, kind of its elements)."""
     kind = rng.choice(["range", "range", "slices", "pairs", "dicts", "texts", "interleaved"])
     n = rng.choice([0, 1, 2, 5, 10, 13, 30])
     if kind == "range":
@@ -64,7 +64,7 @@ def sources(rng: random.Random) -> tuple[str, Callable[[Any], Any], str]:
 
 
 def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
-    """One more step: (what it says, what it does, the kind of the elements after it)."""
+    """One more step: (text, function, kind of the elements after it)."""
     n = rng.choice([0, 1, 2, 3, 7, 40])
     size = rng.choice([1, 2, 3, 5, 16])
     seed = rng.randint(0, 3)
@@ -136,7 +136,7 @@ def steps(rng: random.Random, kind: str, depth: int) -> tuple[str, Any, str]:
 
 
 def chain_of(seed: int) -> tuple[str, Callable[[Any], Any]]:
-    """One random program: what it says, and what makes its dataset with a module."""
+    """One random program: its text, and a function that makes its dataset with a module."""
     rng = random.Random(seed)
     text, source, kind = sources(rng)
     chain: Chain = []

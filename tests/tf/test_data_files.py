@@ -1,4 +1,4 @@
-"""Records, lines and names of files, sound and damaged, as TensorFlow gives them."""
+"""Records, lines and names of files, intact and damaged, compared with TensorFlow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def written(path: Path, records: list[bytes], compression: str = "") -> Path:
 
 
 def outcome(tf: Any, build: Any) -> tuple[list[Any], str | None]:
-    """What was read, and the class of the error after it."""
+    """The elements that were read, and the class of the error after them."""
     seen: list[Any] = []
     try:
         seen.extend(element.numpy() for element in build(tf))
@@ -144,7 +144,7 @@ def test_reading_leaves_nothing_next_to_the_files(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_file_that_is_read_twice_is_read_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_read_twice_is_opened_again(tmp_path: Path) -> None:
     path = written(tmp_path / "a", RECORDS[:2])
     dataset = ours.data.TFRecordDataset(str(path))
     assert len(list(dataset)) == 2
@@ -223,7 +223,7 @@ def test_listed_files_come_in_tensorflows_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("container", "pack"), [("GZIP", gzip.compress), ("ZLIB", zlib.compress)])
-def test_no_flipped_bit_of_a_compressed_file_ends_it_in_silence(
+def test_no_flipped_bit_of_a_compressed_file_ends_it_silently(
     container: str, pack: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "flipped"

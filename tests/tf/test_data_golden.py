@@ -1,4 +1,4 @@
-"""What TensorFlow gave for shuffles, interleaving and batched features, number by number."""
+"""TensorFlow's results for shuffles, interleaving and batched features, number by number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbers(dataset: Any) -> list[int]:
 
 
 def as_elements(dataset: Any) -> Any:
-    """The same dataset, whose elements are no longer in columns."""
+    """The same dataset, but its elements are not in columns any more."""
     return dataset.map(lambda x: x + 0)
 
 
@@ -122,7 +122,7 @@ FEATURES = {
 def test_batched_features_come_in_tensorflows_order(answers: Any, golden: Path) -> None:
     found = answers("make_batched_features")
     pattern = str(golden / "tf_data" / found["pattern"])
-    tf.random.set_seed(1234)  # it was set when these answers were made
+    tf.random.set_seed(1234)  # this was set when the answers were made
     for case in found["cases"]:
         dataset = tf.data.experimental.make_batched_features_dataset(
             pattern, features=FEATURES, **case["args"]

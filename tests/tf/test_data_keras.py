@@ -1,4 +1,4 @@
-"""Keras takes datasets as they are, on torch and on JAX, each in a separate process."""
+"""Keras accepts datasets directly, on torch and on JAX, each in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that only parse run by columns, with the same result as record by record."""
+"""Functions that only parse are run by columns, with the same result as record by record."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def flat(value: Any) -> Any:
-    """A leaf as Python's values."""
+    """A leaf as Python values."""
     if hasattr(value, "dense_shape"):
         parts = (value.indices, value.values, value.dense_shape)
         return [np.asarray(part).tolist() for part in parts]
@@ -83,7 +83,7 @@ def is_columnar(dataset: Any) -> bool:
 
 
 def slow(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function, but it reads its argument."""
+    """The same function, but it reads its argument, so it is not run by columns."""
 
     def run(*args: Any) -> Any:
         for each in tf.nest.flatten(args):
@@ -128,7 +128,7 @@ def test_columns_give_what_records_give(records: list[str], name: str) -> None:
     dataset = tf.data.TFRecordDataset(records)
     fast = CHAINS[name](dataset, lambda f: f)
     by_record = CHAINS[name](dataset, slow)
-    # Rows as long as their batch are not columns.
+    # If rows have the length of their batch, they must not be treated as columns.
     assert is_columnar(fast) or name == "unbatched"
     for _ in range(2):
         assert elements(fast) == elements(by_record)
@@ -189,7 +189,7 @@ def test_any_other_function_runs_as_it_is(records: list[str], number: int) -> No
         assert [flat(x) for x in leaves] == [flat(x) for x in others]
 
 
-def test_a_function_that_hides_its_look_is_still_seen(records: list[str]) -> None:
+def test_a_function_that_hides_that_it_read_a_value_is_still_detected(records: list[str]) -> None:
     def hiding(record: Any) -> Any:
         try:
             record.numpy()
@@ -221,7 +221,7 @@ def test_errors_can_be_skipped(records: list[str]) -> None:
     assert [int(e["id"]) for e in dataset] == [n for n in range(400) if n not in (0, 7, 8, 399)]
 
 
-def test_specs_are_known_without_a_look(records: list[str]) -> None:
+def test_specs_are_known_without_reading_data(records: list[str]) -> None:
     missing = tf.data.TFRecordDataset("/no/such/file")
     mine = missing.map(single).batch(4, drop_remainder=True).element_spec
     assert mine["pair"] == tf.TensorSpec([4, 2], tf.float32)
@@ -242,7 +242,7 @@ def test_large_records_and_small_ones_give_the_same(tmp_path: Path) -> None:
     assert sorted(len(r.numpy()) for r in again) == sorted(sizes * 2)
 
 
-def test_a_stand_in_refuses_everything_but_parsing() -> None:
+def test_a_stand_in_allows_only_parsing() -> None:
     from penstock.tf.recognised import record
 
     for use in (

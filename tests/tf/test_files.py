@@ -1,4 +1,4 @@
-"""Whole files and folders: the same steps here and in TensorFlow, in a folder each."""
+"""Operations on files and folders: the same steps in penstock.tf and in TensorFlow, each in its own folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Act = Callable[[Any, str], Any]
 
 
 def value(found: Any) -> Any:
-    """What a function gave, as plain values."""
+    """The result of a function, as plain values."""
     if hasattr(found, "numpy"):
         found = found.numpy()
     if isinstance(found, np.ndarray):

@@ -1,4 +1,4 @@
-"""Images decoded and encoded as TensorFlow does it: the same options, the same bytes."""
+"""Images decoded and encoded as TensorFlow does: the same options, the same bytes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def test_every_jpeg_of_the_corpus_decodes_to_tensorflows_bytes(corpus: Path) -> 
     equal = 0
     for path in files(corpus / "jpeg", b"\xff\xd8\xff"):
         if any(part in DAMAGED for part in path.parts) or "lossless" in path.name:
-            continue  # the next test covers damage; TensorFlow's version does not support lossless JPEG
+            # The next test covers damage; TensorFlow's version does not support lossless JPEG.
+            continue
         data = path.read_bytes()
         for how in ({}, {"channels": 3}, jpeg_options(rng), jpeg_options(rng)):
             found = alike(
@@ -77,7 +78,7 @@ def test_every_jpeg_of_the_corpus_decodes_to_tensorflows_bytes(corpus: Path) -> 
     assert equal > 100
 
 
-def test_damaged_jpegs_are_refused_where_tensorflow_refuses_them(corpus: Path) -> None:
+def test_damaged_jpegs_are_refused_if_tensorflow_refuses_them(corpus: Path) -> None:
     rng = random.Random(2)
     for path in files(corpus / "jpeg", b"\xff\xd8\xff"):
         data = path.read_bytes()
@@ -88,7 +89,8 @@ def test_damaged_jpegs_are_refused_where_tensorflow_refuses_them(corpus: Path) -
             hurt.append(data)
         for one in hurt:
             if b"\xff\xc2" in one and one is data:
-                # The two versions of libjpeg-turbo fill what is missing of several scans differently.
+                # The two versions of libjpeg-turbo fill in missing data of several scans
+                # differently.
                 continue
             alike(lambda d=one: codecs.decode_jpeg(d), lambda d=one: tf.io.decode_jpeg(d))
 
@@ -100,7 +102,7 @@ def test_cut_jpegs_give_the_rows_that_tensorflow_gives() -> None:
         data = tf.io.encode_jpeg(
             picture(rng), chroma_downsampling=bool(numbers.randrange(2))
         ).numpy()
-        # In the header TensorFlow may loop for ever; after the header it does not.
+        # If the header is truncated, TensorFlow may loop for ever; after the header it does not.
         cut = data[: numbers.randrange(data.find(b"\xff\xda") + 14, len(data) + 1)]
         if cut.endswith(b"\xff"):
             continue  # it may also loop if a marker is truncated
@@ -344,7 +346,7 @@ def test_invalid_options_are_refused_as_in_tensorflow() -> None:
 
 
 def vast() -> bytes:
-    """A JPEG of a few bytes that claims 65,000 pixels a side."""
+    """A JPEG of a few bytes that claims 65,000 pixels per side."""
     data = bytearray(codecs.encode_jpeg(np.zeros([8, 8, 3], np.uint8)).numpy())
     at = data.find(b"\xff\xc0") + 5
     data[at : at + 4] = b"\xfd\xe8\xfd\xe8"

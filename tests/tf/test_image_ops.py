@@ -41,7 +41,7 @@ def same(ours: Any, theirs: Any, **close: float) -> None:
 
 
 def bound(method: str, image: np.ndarray) -> dict[str, float]:
-    """How far an image at another size may be from TensorFlow's: 0.002 of 255, if it may differ at all."""
+    """How much a resized image may differ from TensorFlow's: 0.002 of 255, if any difference is allowed."""
     largest = float(np.abs(image.astype(float)).max(initial=255))
     return {} if method in EXACT else {"atol": 0.002 * largest / 255}
 
@@ -69,7 +69,7 @@ def test_resize_gives_tensorflows_numbers(method: str) -> None:
         how: dict[str, Any] = {"antialias": antialias, "preserve_aspect_ratio": number % 7 == 0}
         try:
             ours = ps.image.resize(image, size, method, **how)
-        except InvalidArgumentError:  # in proportion, a side may become 0
+        except InvalidArgumentError:  # scaled in proportion, a side may become 0
             fails_alike(
                 lambda a=(image, size, method), h=how: ps.image.resize(*a, **h),
                 lambda a=(image, size, method), h=how: tf.image.resize(*a, **h),
@@ -164,7 +164,7 @@ def test_cutting_padding_and_turning_give_tensorflows_arrays() -> None:
         ):
             ours = getattr(ps.image, name)(image, *arguments)
             same(ours, getattr(tf.image, name)(image, *arguments))
-        if max(height, width) / min(height, width) < min(size):  # else a side may become 0
+        if max(height, width) / min(height, width) < min(size):  # otherwise, a side may become 0
             same(ps.image.resize_with_pad(image, *size), tf.image.resize_with_pad(image, *size))
 
 

@@ -1,4 +1,4 @@
-"""`tf.train`'s messages: what programs do with them, one thing at a time."""
+"""`tf.train`'s messages: the operations that programs use, one at a time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_feature_can_be_assigned_to_a_key_and_is_copied() -> None:
     assert example.features.feature.setdefault("width", height).int64_list.value == [3]
 
 
-def test_what_is_built_from_messages_does_not_change_with_them() -> None:
+def test_messages_built_from_others_do_not_change_with_them() -> None:
     values = Int64List(value=[1])
     feature = Feature(int64_list=values)
     features = Features(feature={"a": feature, "b": feature})
@@ -85,7 +85,7 @@ def test_what_is_built_from_messages_does_not_change_with_them() -> None:
     assert again == Example(features={"feature": {"a": ints(1), "b": ints(1)}})
 
 
-def test_a_view_taken_before_its_message_was_built_in_sees_only_its_own() -> None:
+def test_a_view_of_a_copied_message_sees_only_the_original() -> None:
     feature = ints(1)
     view = feature.int64_list.value
     features = Features(feature={"a": feature})
@@ -106,7 +106,7 @@ def test_views_stay_attached() -> None:
     assert list(values) == [1, 2, 3]
 
 
-def test_what_is_taken_out_lives_on_alone() -> None:
+def test_removed_messages_keep_their_contents() -> None:
     features = Features(feature={"a": ints(1)})
     view = features.feature["a"]
     del features.feature["a"]
@@ -299,7 +299,7 @@ def test_values_that_do_not_fit_are_refused(make: type, values: object, error: t
     assert message.SerializeToString() == b""
 
 
-def test_what_a_message_does_not_have_is_refused() -> None:
+def test_names_that_a_message_lacks_are_refused() -> None:
     with pytest.raises(TypeError, match="No positional arguments allowed"):
         Example(Features())
     with pytest.raises(ValueError, match='Protocol message Example has no "foo" field'):
@@ -355,7 +355,7 @@ def test_fields_are_listed_by_name_and_number() -> None:
     assert Int64List().ListFields() == []
 
 
-def test_many_keys_do_not_take_the_square_of_their_number() -> None:
+def test_many_keys_do_not_take_quadratic_time() -> None:
     features = Features()
     for number in range(20_000):
         features.feature[f"{number}"].int64_list.value.append(number)

@@ -1,4 +1,4 @@
-"""The messages against protobuf's own: the same steps on both, and the same bytes into both."""
+"""The messages compared with protobuf's own: the same operations on both, and the same bytes parsed by both."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ HELD |= {"feature": "Feature", "feature_list": "FeatureList"}
 
 
 class Twin:
-    """One message here and one of protobuf's, to which the same is done."""
+    """A message of penstock and one of protobuf, on which the same operations are done."""
 
     def __init__(self, ours: Any, other: Any) -> None:
         self.ours, self.other = ours, other
         self.num_fields = 0
-        """How many messages were got from its fields."""
+        """How many messages were obtained from its fields."""
 
     @property
     def name(self) -> str:
         return type(self.other).__name__
 
     def both(self, act: Callable[[Any], Any], *, numbered: bool = False) -> Any:
-        """Do it to both, see that both take or refuse it, and return what came of it."""
+        """Run an operation on both, check that both accept or refuse it, and return the result."""
         results = []
         for message in (self.ours, self.other):
             try:
@@ -96,7 +96,8 @@ def step(data: st.DataObject, twins: list[Twin]) -> None:
         getattr(twin.ours, verb)(other.ours)
         getattr(twin.other, verb)(other.other)
     elif verb == "clear":
-        # protobuf's Clear may leave one of several unset fields attached, by the order of their addresses.
+        # protobuf's Clear may leave one of several unset fields attached, depending on their
+        # addresses.
         if twin.num_fields < 2:
             twin.both(lambda message: message.Clear())
     elif verb == "clear field":
@@ -120,7 +121,7 @@ def step(data: st.DataObject, twins: list[Twin]) -> None:
 
 
 def build(data: st.DataObject, twin: Twin, twins: list[Twin]) -> None:
-    """A message that holds one or two of the existing messages."""
+    """A message that contains one or two of the existing messages."""
     homes = [
         (name, field)
         for name, fields in FIELDS.items()
@@ -146,7 +147,7 @@ def build(data: st.DataObject, twin: Twin, twins: list[Twin]) -> None:
 
 
 def inside(data: st.DataObject, twin: Twin, field: str, twins: list[Twin]) -> None:
-    """Something done to a list or map."""
+    """An operation on a list or map."""
     if twin.name in VALUES:
         values = data.draw(st.lists(VALUES[twin.name], max_size=3))
         place = data.draw(st.integers(-4, 4))
@@ -212,8 +213,8 @@ def inside(data: st.DataObject, twin: Twin, field: str, twins: list[Twin]) -> No
 
 
 def assign(found: Any, part: slice, values: list[Any]) -> None:
-    """A slice assigned. If a value is refused, protobuf leaves the list with the room that it has made for
-    it; so the list is put right in both."""
+    """Assign a slice. If a value is refused, protobuf's list keeps the space that it made for the value; so the list
+    is reset in both."""
     before = list(found)
     try:
         found[part] = values
@@ -339,7 +340,7 @@ def test_bytes_and_keys_print_as_in_protobuf(values: list[bytes], key: str) -> N
     assert str(train.Example(features=feature)) == str(theirs.Example(features=feature))
 
 
-def test_messages_of_protobuf_are_taken_for_ours() -> None:
+def test_messages_of_protobuf_are_accepted_as_ours() -> None:
     real = theirs.Feature(int64_list={"value": [1]})
     example = train.Example()
     example.features.feature["a"].CopyFrom(real)

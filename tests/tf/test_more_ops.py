@@ -1,4 +1,5 @@
-"""Strings, loops, tables, segments, matrices and sound, each by TensorFlow and by penstock.tf from one expression."""
+"""Strings, loops, tables, segments, matrices and sound: each expression is evaluated by TensorFlow and by
+penstock.tf."""
 
 from __future__ import annotations
 

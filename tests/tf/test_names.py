@@ -1,4 +1,4 @@
-"""Names that programs use around their data: `tf.compat.v1`, `tf.config`, `tf.debugging`, and what is missing."""
+"""Other names that programs use: `tf.compat.v1`, `tf.config`, `tf.debugging`, and names that are missing."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_a_dataset_is_written_as_records(compression: str | None, tmp_path: Any)
 
 
 def _by_function(function: Any) -> Any:
-    """The way: a function of bytes, given to Dataset.map."""
+    """The advised way: pass a function of bytes to Dataset.map."""
     return next(iter(tf.data.Dataset.from_tensor_slices([b"[1]"]).map(function)))
 
 
@@ -208,7 +208,7 @@ def _sql() -> Any:
 
 WAYS: dict[str, Any] = {
     "soundfile in a function given to Dataset.map": lambda p: _by_function(lambda x: x),
-    "nothing: all cores are used, by threads": lambda p: None,
+    "no setting: threads already use all cores": lambda p: None,
     "torch, JAX or keras: penstock prepares data": lambda p: np.asarray(tf.constant([1.0])),
     "its values and row_splits, which are arrays": lambda p: np.diff(
         tf.ragged.constant([[1], []]).row_splits
@@ -238,7 +238,7 @@ WAYS: dict[str, Any] = {
         tf.train.Example().SerializeToString()
     ),
     "tf.io.matching_files": tf.io.matching_files,
-    "import keras, and keras in place of tf.keras: its fit takes datasets of penstock.tf": lambda p: (
+    "import keras, and keras instead of tf.keras: its fit takes datasets of penstock.tf": lambda p: (
         importlib.util.find_spec("keras") or pytest.skip("there is no Keras")
     ),
     "numpy.linalg, which takes tensors of penstock.tf": lambda p: np.linalg.qr(tf.ones([2, 2])),
@@ -246,7 +246,7 @@ WAYS: dict[str, Any] = {
     "a dict, in a function given to Dataset.map": lambda p: _by_function(
         lambda x: {b"[1]": 1}[x.numpy()]
     ),
-    "no session: values are there at once": lambda p: tf.constant(1).numpy(),
+    "no session: values are computed immediately": lambda p: tf.constant(1).numpy(),
     "argparse": lambda p: argparse.ArgumentParser(),
     "a call of main()": lambda p: None,
     "numpy.random, or tf.random.uniform": lambda p: tf.random.uniform([1]),
@@ -281,5 +281,5 @@ def test_a_function_of_numpy_that_an_error_names_exists(symbol: str) -> None:
 
 
 def test_keras_says_which_line_to_change() -> None:
-    with pytest.raises(AttributeError, match=r"import keras, and keras in place of tf\.keras"):
+    with pytest.raises(AttributeError, match=r"import keras, and keras instead of tf\.keras"):
         tf.keras.layers.Dense(1)

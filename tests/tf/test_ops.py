@@ -1,4 +1,4 @@
-"""The operations on tensors, each evaluated by TensorFlow and by penstock.tf from the same expression."""
+"""Operations on tensors: each expression is evaluated by TensorFlow and by penstock.tf."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_errors_are_also_the_errors_of_python_and_pickle():
         assert (type(again), str(again)) == (type(error), str(error))
 
 
-def test_what_is_missing_is_named_with_the_nearest_way():
+def test_missing_functions_are_named_with_the_nearest_way():
     with pytest.raises(
         AttributeError, match=r"tf\.keras is not part of penstock\.tf\n.*import keras"
     ):

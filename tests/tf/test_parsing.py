@@ -1,4 +1,4 @@
-"""Parsing beside TensorFlow, case by case: features that are refused, inputs of all kinds, defaults,
+"""Parsing, compared with TensorFlow case by case: features that are refused, inputs of all kinds, defaults,
 messages."""
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ READ: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", READ)
-def test_what_tensorflow_takes_gives_the_same(name: str) -> None:
+def test_arguments_that_tensorflow_accepts_give_the_same_results(name: str) -> None:
     found, expected = both(READ[name])
     assert not isinstance(expected[0], str), expected
     assert found == expected
@@ -254,7 +254,7 @@ def test_messages_name_the_record_the_key_and_both_types() -> None:
     assert garbage == "Could not parse example input, value: '\\xffabc'"
 
 
-def test_unpacked_floats_beyond_a_shape_are_an_error_where_tensorflow_dies() -> None:
+def test_unpacked_floats_beyond_a_shape_are_an_error_but_tensorflow_crashes() -> None:
     payload = bytes.fromhex("0a150a130a03782079120c120a0d010000000d459c63c3")
     feature = {"x y": OURS.io.FixedLenFeature([0], ours.float32)}
     assert "Values size: 2" in message(lambda: OURS.io.parse_example([payload], feature))

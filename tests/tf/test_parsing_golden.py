@@ -1,4 +1,4 @@
-"""Every golden case of TensorFlow's parsers, in the single and the batch form."""
+"""Every golden case of TensorFlow's parsers, in the single form and in the batch form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cases(*names: str) -> list[Any]:
 
 
 def check(expected: Any, run: Any) -> None:
-    """The same tensors, or an error of the same class whose message has TensorFlow's in it."""
+    """Check for the same tensors, or for an error of the same class whose message contains TensorFlow's."""
     found = outcome(run)
     if not isinstance(expected, dict) or "error" not in expected:
         assert found == json.loads(json.dumps(expected))

@@ -1,4 +1,4 @@
-"""What only penstock's parsing has: cached plans, batches in Arrow's memory, stand-ins."""
+"""Features of parsing that only penstock has: cached plans, batches in Arrow's memory, stand-ins."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from penstock.tf.recognised import record
 OURS = ours
 
 
-# Plans are kept
+# Plans are cached
 
 
-def test_features_may_be_made_anew_for_every_call_or_changed_in_between() -> None:
+def test_features_may_be_new_objects_or_changed_between_calls() -> None:
     io, shape = OURS.io, [2]
     features = {"a": io.FixedLenFeature(shape, ours.int64)}
     assert io.parse_single_example(EXAMPLE, features)["a"].shape == [2]
@@ -37,7 +37,7 @@ def test_features_may_be_made_anew_for_every_call_or_changed_in_between() -> Non
     features["zz"] = io.VarLenFeature(ours.int64)
     assert io.parse_single_example(EXAMPLE, features)["zz"].shape == [0]
     kinds = [io.RaggedFeature.RowLengths("a"), io.RaggedFeature.RowLimits("a")]
-    for kind in kinds * 2:  # as tuples, they are equal
+    for kind in kinds * 2:  # as tuples, these kinds are equal
         found = io.parse_single_example(
             EXAMPLE, {"c": io.RaggedFeature(ours.float32, partitions=[kind])}
         )
@@ -57,7 +57,7 @@ def test_a_plan_is_made_once() -> None:
     assert len(plans) <= parsing._MAX_PLANS
 
 
-# Batches in other memory
+# Batches in Arrow's memory
 
 
 ALL: dict[str, Any] = {
@@ -147,7 +147,7 @@ def test_values_that_are_not_bytes_are_refused() -> None:
         lambda r: parsing.parse_single_sequence_example(r, ALL),
     ],
 )
-def test_any_other_use_of_a_stand_in_is_noticed(use: Any) -> None:
+def test_every_other_use_of_a_stand_in_is_detected(use: Any) -> None:
     def call(function: Any, element: Any) -> Any:
         return function(element)
 

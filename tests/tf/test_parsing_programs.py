@@ -32,7 +32,7 @@ FORMS = ("single", "batch")
 
 
 class Compared:
-    """Programs that both libraries ran, and how they came out."""
+    """Counts of the programs that both libraries ran, by their outcome."""
 
     def __init__(self) -> None:
         self.tally: Counter[str] = Counter()
@@ -50,7 +50,7 @@ class Compared:
             self.tally["same words"] += _words(expected[1]) in found[1]
 
     def check(self, *kinds: str) -> None:
-        """That there was something to compare."""
+        """Check that there was enough to compare."""
         total = self.tally.total()
         assert all(self.tally[kind] > total / 50 for kind in kinds), self.tally
         # Of several faults, another may be reported first; TensorFlow's core has longer messages.

@@ -1,4 +1,4 @@
-"""The programs of examples/ that write: here, and with TensorFlow itself, to the same records."""
+"""The programs of examples/ that write: with penstock.tf and with TensorFlow, they write the same records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folders(images: Path, tmp_path: Path) -> tuple[str, str]:
-    """One for penstock and one for TensorFlow, with the same images."""
+    """One folder for penstock and one for TensorFlow, with the same images."""
     made = []
     for name in ("ours", "theirs"):
         folder = tmp_path / name

@@ -1,4 +1,4 @@
-"""The programs of examples/ that read: here, and with TensorFlow itself, to the same values."""
+"""The programs of examples/ that read: with penstock.tf and with TensorFlow, they give the same values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABELS = [i % 10 for i in range(COUNT)]
 
 @pytest.fixture(scope="session")
 def written(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder with images, one record for each, plain and compressed, and shards of them."""
+    """A folder with images, files with one record for each, plain and compressed, and shards of these files."""
     folder = str(tmp_path_factory.mktemp("written"))
     program("sample_images").main(folder, COUNT)
     program("write_images").main(folder, LABELS)
@@ -41,7 +41,7 @@ def in_tensorflow(name: str) -> Any:
 
 
 def by_image(dataset: Any) -> list[tuple[int, np.ndarray]]:
-    """Labels and images of all batches, sorted, since batches are shuffled."""
+    """Labels and images of all batches, sorted, because batches are shuffled."""
     found = [
         (int(label), picture)
         for pictures, labels in dataset
@@ -94,7 +94,7 @@ def test_shards_are_interleaved_to_the_same_records(written: str) -> None:
     assert len(ours) == COUNT
 
 
-def test_compressed_images_are_cached_and_shuffled_anew(written: str) -> None:
+def test_compressed_images_are_cached_and_shuffled_in_each_epoch(written: str) -> None:
     files = [f"{written}/data.tfrecord.gz"]
     ours = program("train_pipeline").dataset(files)
     first, second = ([label for _, labels in ours for label in labels.numpy()] for _ in range(2))

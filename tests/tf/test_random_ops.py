@@ -1,4 +1,4 @@
-"""`tf.random` compared with TensorFlow's: the numbers of a seed are the same."""
+"""`tf.random` compared with TensorFlow's: the same seed gives the same numbers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_normal_numbers_are_tensorflows_but_for_rounding(name: str) -> None:
         ("InvalidArgumentError", lambda t: t.random.uniform([2], 3, 3, dtype=t.int32)),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_as_tensorflow_does(error: Any, program: Any) -> None:
+def test_invalid_random_requests_are_refused_as_in_tensorflow(error: Any, program: Any) -> None:
     for t in (tf, tensorflow):
         with pytest.raises(getattr(t.errors, error) if isinstance(error, str) else error):
             program(t)

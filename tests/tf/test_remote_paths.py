@@ -1,4 +1,4 @@
-"""Paths of other file systems are errors, and never files that are not there."""
+"""Paths of unsupported file systems are errors, and are never treated as missing files."""
 
 from __future__ import annotations
 

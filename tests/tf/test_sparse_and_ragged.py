@@ -25,7 +25,7 @@ OURS = ours
 
 
 def alike(program: Any) -> None:
-    """The same from both libraries, or errors of one class with TensorFlow's first words."""
+    """Check for the same result from both libraries, or errors of one class with TensorFlow's first words."""
     found, expected = told(program, OURS), told(program, theirs)
     if isinstance(expected, tuple):
         assert found[0] == expected[0]

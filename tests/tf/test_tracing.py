@@ -1,4 +1,4 @@
-"""What TensorFlow's tracing decides, and penstock.tf decides without it: what names mean, and specs."""
+"""What TensorFlow decides by tracing, penstock.tf decides without it: the values of names, and specs."""
 
 # ruff: noqa: B023 -- functions that read a loop's variable are what is tested
 
@@ -27,7 +27,7 @@ def values(dataset: Any) -> list[Any]:
 
 
 def bound(t: Any) -> list[Any]:
-    """Datasets whose functions read names that change before the datasets are read."""
+    """Datasets whose functions use names that change before the datasets are read."""
     global SIZE  # noqa: PLW0603 -- that is what is tested
     made, counts = [], t.data.Dataset.range(3)
     for i in range(2):
@@ -63,7 +63,7 @@ def test_what_a_function_assigns_stays_shared() -> None:
         return x
 
     assert values(tf.data.Dataset.range(3).map(noted)) == [0, 1, 2]
-    assert (count, seen) == (4, [0, 1, 2])  # the first call is one with a stand-in
+    assert (count, seen) == (4, [0, 1, 2])  # the first call is made with a stand-in
 
 
 def example(t: Any) -> Any:
@@ -164,7 +164,7 @@ def test_specs_draw_no_random_numbers() -> None:
     tf.random.set_seed(None)
 
 
-def test_types_and_shapes_are_said_as_in_tensorflow_1() -> None:
+def test_types_and_shapes_are_given_as_in_tensorflow_1() -> None:
     def said(t: Any) -> list[str]:
         dataset = t.data.Dataset.from_tensor_slices({"a": [[1, 2]], "b": ["x"]})
         v1 = t.compat.v1.data

@@ -1,4 +1,4 @@
-"""`tf.io.TFRecordWriter`: files equal to TensorFlow's, and what is flushed can be read."""
+"""`tf.io.TFRecordWriter`: files equal TensorFlow's, and flushed records can be read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_gzip_files_are_read_from_their_middle(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
-def test_what_was_flushed_can_be_read_before_the_file_is_closed(
+def test_flushed_records_can_be_read_before_the_file_is_closed(
     tmp_path: Path, compression: str
 ) -> None:
     path = tmp_path / "x"
@@ -97,7 +97,7 @@ def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
             act()
 
 
-def test_a_writer_that_nobody_closed_leaves_its_records(tmp_path: Path) -> None:
+def test_a_writer_that_was_not_closed_leaves_its_records(tmp_path: Path) -> None:
     writer = tf.io.TFRecordWriter(tmp_path / "x")
     writer.write(b"left behind")
     del writer

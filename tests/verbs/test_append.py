@@ -1,4 +1,4 @@
-"""Appending to a file: old bytes stay, the index grows, and what does not fit is refused."""
+"""Appending to a file: old bytes stay, the index grows, and records that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_the_extended_index_equals_a_built_index(tmp_path: Path, name: str) -> N
     extended = index_of(path).read_bytes()
     ps.index(path, force=True)
     built = index_of(path).read_bytes()
-    # But for the file's state, and the header's checksum over it: only an index of a file that lay
-    # still for a moment has it.
+    # The file's state, and the header's checksum, may differ: only an index of a file that was not
+    # changed for a moment stores the state.
     assert built[:48] + built[80:92] + built[96:] == extended[:48] + extended[80:92] + extended[96:]
 
 
 class Watched(LocalStorage):
-    """Notes the lowest byte that is read of the files called `name`, but for small reads."""
+    """Notes the lowest byte that is read from the files called `name`, except by small reads."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def test_an_index_of_the_first_part_is_extended_when_opened(
     assert sidecar.load(str(kept), LocalStorage()).num_records == 1300
 
 
-def test_a_few_records_do_not_write_a_large_index_anew(tmp_path: Path) -> None:
+def test_a_few_new_records_do_not_rewrite_a_large_index(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     kept = index_of(path)
     ps.write({"id": range(10_000)}, path)
@@ -197,7 +197,7 @@ def test_nothing_is_appended_after_an_empty_member(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
-def test_what_cannot_be_appended_to_says_what_to_try(tmp_path: Path, name: str) -> None:
+def test_errors_for_files_that_cannot_grow_say_what_to_try(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write(OLD, path)
     before = path.read_bytes()
@@ -249,7 +249,7 @@ def test_a_file_that_ends_damaged_is_refused(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_last_record_with_a_damaged_head_is_refused(tmp_path: Path, name: str) -> None:
-    """The index is valid, as most of its sample agrees, but new records after the damage would be lost."""
+    """The index is valid, because most sampled records agree, but new records after the damage would be lost."""
     path = tmp_path / name
     ps.write(OLD, path, member_bytes=4096)
     index = sidecar.load(str(index_of(path)), LocalStorage())
@@ -281,7 +281,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
 
 # -- what fits --------------------------------------------------------------------------------------
 
-# What tf.train.Example makes of {"id": [1.5], "text": [b"x"]}.
+# The tf.train.Example of {"id": [1.5], "text": [b"x"]}.
 OF_FLOATS = bytes.fromhex("0a1f0a0e0a026964120812060a040000c03f0a0d0a047465787412050a030a0178")
 MISFITS: dict[str, tuple[Any, str]] = {
     "another kind": ({"id": [1.5], "text": ["x"]}, "id"),
@@ -359,7 +359,7 @@ def test_a_stream_that_breaks_changes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_a_feature_called_record_stays_a_feature(count: int, tmp_path: Path) -> None:
-    """A lone column of that name is else written as raw records."""
+    """Otherwise, a single column with that name is written as raw records."""
     path = tmp_path / "a.tfrecord"
     table = pa.table({"record": [b"%d" % n for n in range(count)], "more": [1] * count})
     ps.write(table, tmp_path / "both.tfrecord")

@@ -1,4 +1,4 @@
-"""Appends, readers and writers at one file, and what is left by an append that was cut off."""
+"""Several appends, readers and writers on one file, and appends that were interrupted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_append_read_before_its_last_step_is_counted(tmp_path: Path) -> None:
     noted = Path(journal.path_for(str(path)))
     other = path.open("rb")
     fcntl.flock(other, fcntl.LOCK_EX)
-    noted.write_bytes(note.to_bytes())  # all bytes are there, and the note of them, too
+    noted.write_bytes(note.to_bytes())  # all bytes are there, and the note is too
 
     def data() -> Iterator[pa.RecordBatch]:
         noted.unlink()
@@ -63,7 +63,7 @@ def test_an_append_read_before_its_last_step_is_counted(tmp_path: Path) -> None:
     assert ids(path) == list(range(25))
 
 
-def test_an_append_that_cannot_wait_says_so(tmp_path: Path) -> None:
+def test_an_append_that_cannot_wait_raises_an_error(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     before = path.read_bytes()
@@ -125,8 +125,8 @@ def test_open_readers_keep_their_records(tmp_path: Path, name: str, index: str, 
 
 
 def torn(path: Path, written: int) -> tuple[bytes, bytes]:
-    """Leave an append to a file as a kill would, with this many of its bytes written. Returns what the file
-    was, and what it was to become."""
+    """Leave an append to a file as a kill would, with this many of its bytes written. Returns the old contents of the
+    file, and the contents that it should have got."""
     before = path.read_bytes()
     ps.append(NEW, path, index=False)
     after = path.read_bytes()
@@ -147,9 +147,7 @@ def torn(path: Path, written: int) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("written", [0, 1, 11, 12, 100, 1500, -8, -1])
-def test_whoever_comes_next_takes_half_an_append_back(
-    tmp_path: Path, name: str, written: int
-) -> None:
+def test_the_next_process_undoes_half_an_append(tmp_path: Path, name: str, written: int) -> None:
     path = tmp_path / name
     verbs = {
         "open": lambda: ids(path),
@@ -167,7 +165,7 @@ def test_whoever_comes_next_takes_half_an_append_back(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_whole_append_is_kept_by_whoever_comes_next(tmp_path: Path, name: str) -> None:
+def test_the_next_reader_keeps_a_complete_append(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     ps.write(OLD, path)
     _, after = torn(path, 1 << 30)
@@ -197,7 +195,7 @@ def test_while_an_append_is_under_way_readers_see_the_old_file(tmp_path: Path) -
 
 
 class MayNotWrite(Calls):
-    """Whose files may be read alone."""
+    """A storage whose files can be read but not written."""
 
     def open(self, path: str, flags: int, mode: int = 0o666) -> int:
         if flags & (os.O_RDWR | os.O_WRONLY):
@@ -241,7 +239,7 @@ def test_a_note_does_no_harm_to_a_file_that_it_is_not_about(tmp_path: Path) -> N
         assert not note.exists(), what
 
 
-def test_a_note_that_lost_power_with_zeros_is_taken_back(tmp_path: Path) -> None:
+def test_an_append_that_lost_bytes_to_zeros_is_undone(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write(OLD, path)
     before, _ = torn(path, 50)

@@ -1,4 +1,4 @@
-"""Fields of stored records added, dropped, renamed and replaced, as users ask for it."""
+"""Fields of stored records are added, dropped, renamed and replaced through the public API."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def by_key(message: Any) -> dict[str, bytes]:
 
 @pytest.fixture
 def three(tmp_path: Path) -> Path:
-    """Three shards of ten records in all."""
+    """Three shards, with ten records together."""
     rows = {"id": np.arange(10), "text": [f"text {n}" for n in range(10)]}
     ps.write(rows, tmp_path / "a.tfrecord", num_shards=3)
     return tmp_path
@@ -324,7 +324,7 @@ def test_a_file_that_grows_meanwhile_is_not_replaced(three: Path) -> None:
 
     def growing(batch: pa.RecordBatch) -> dict[str, Any]:
         calls.append(batch.num_rows)
-        if len(calls) == 2:  # the first one shows the types, before the job begins
+        if len(calls) == 2:  # the first result determines the types, before the job begins
             ps.append({"id": [99], "text": ["more"]}, path)
         return {"x": [1] * batch.num_rows}
 

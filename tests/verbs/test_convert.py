@@ -1,4 +1,5 @@
-"""Conversion keeps every value, splits as asked, and continues after a kill with the same bytes."""
+"""Conversion keeps every value, divides records into shards as requested, and after a kill continues with the same
+bytes."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_tfrecord_payloads_are_copied_as_they_are(tmp_path: Path) -> None:
     assert (tmp_path / "c.tfrecord").read_bytes() == plain
 
 
-def test_shards_are_cut_as_write_cuts_them(tmp_path: Path) -> None:
+def test_shards_are_divided_as_write_divides_them(tmp_path: Path) -> None:
     table = table_of(1003)
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
     for cuts in ({"num_shards": 4}, {"shard_records": 300}, {"shard_bytes": 20000}):
@@ -167,7 +168,7 @@ def test_narrow_types_come_back_as_what_they_were_stored_as(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["tfrecord", "tfrecord.gz", "parquet", "arrow"])
-def test_a_shuffle_is_a_permutation_of_its_own_seed(tmp_path: Path, kind: str) -> None:
+def test_a_shuffle_is_a_permutation_by_its_seed(tmp_path: Path, kind: str) -> None:
     ps.write(table_of(2000), str(tmp_path / f"a.{kind}"), num_shards=3)
     source = [str(p) for p in sorted(tmp_path.glob("a-*")) if not p.name.endswith(".penstock")]
     for seed, name in ((1, "b"), (1, "c"), (2, "d")):
@@ -277,7 +278,7 @@ def test_tars_are_compared_by_what_is_in_them(tmp_path: Path) -> None:
 
 
 def test_ragged_tensors_go_from_columnar_files_to_any_other(tmp_path: Path) -> None:
-    """Arrow returns their type as one of its types, which Python hardly supports."""
+    """Arrow returns such tensors as a type of its own, which Python hardly supports."""
     type_ = VariableShapeTensorType(pa.float32(), 1)
     rows = [{"data": [1.0] * n, "shape": [n]} for n in (1, 2)]
     array = pa.ExtensionArray.from_storage(type_, pa.array(rows, type_.storage_type))

@@ -1,4 +1,4 @@
-"""Two simultaneous conversions or repairs into one target, killed ones, and targets that are devices."""
+"""Two simultaneous conversions or repairs to one target, killed ones, and targets that are devices."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def waiting(
     source: Path, target: Path | str, how: dict[str, Any], program: str = WAITING
 ) -> Generator[subprocess.Popen[str]]:
-    """A conversion or repair that has begun to write, and continues when its input ends."""
+    """A conversion or repair that has begun to write, and that continues when its standard input is closed."""
     words = [sys.executable, "-c", program, str(source), str(target), repr(how)]
     child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -107,7 +107,7 @@ def test_a_second_conversion_into_a_target_is_refused_and_touches_nothing(
 
 
 @pytest.mark.parametrize("how", WAYS, ids=["shards", "bytes", "one"])
-def test_a_killed_conversion_locks_nobody_out(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_a_killed_conversion_leaves_no_lock(tmp_path: Path, how: dict[str, Any]) -> None:
     source, out = source_of(tmp_path), tmp_path / "out"
     out.mkdir()
     with waiting(source, out / "o.tfrecord", how) as first:
@@ -176,7 +176,7 @@ def test_shards_by_bytes_get_all_their_names_after_a_kill_between_two(
     expected = contents(whole)
     assert len(made.paths) > 5
     (cut / "o-mine.tfrecord").write_bytes(b"mine")
-    left = len(expected) if calls < 0 else calls  # each shard, and its index
+    left = len(expected) if calls < 0 else calls  # a shard and its index each
     words = [sys.executable, "-c", KILLED, str(source), str(cut / name), repr(how), str(left)]
     assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
     assert any(path.suffix == ".tfrecord" and "mine" not in path.name for path in cut.iterdir())
@@ -227,7 +227,7 @@ def damaged(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_link", [False, True])
-def test_a_repair_removes_what_a_killed_repair_left(tmp_path: Path, is_link: bool) -> None:
+def test_a_repair_removes_the_files_of_a_killed_repair(tmp_path: Path, is_link: bool) -> None:
     (tmp_path / "data").mkdir()
     path = name = damaged(tmp_path / "data")
     path.chmod(0o600)
@@ -241,7 +241,8 @@ def test_a_repair_removes_what_a_killed_repair_left(tmp_path: Path, is_link: boo
     left = [found for found in path.parent.iterdir() if found != path and "lock" not in found.name]
     assert left
     assert all(found.stat().st_mode & 0o777 == 0o600 for found in left)
-    other = path.parent / ".x.tfrecord.0123456789ab.penstock-tmp"  # somebody may be writing it
+    # Another process may be writing it.
+    other = path.parent / ".x.tfrecord.0123456789ab.penstock-tmp"
     other.touch()
     report = ps.repair(name, in_place=True, index=False)
     assert 2900 < report.num_records < 3000

@@ -190,14 +190,14 @@ def test_a_shuffle_has_the_order_of_shuffled(source: list[str], tmp_path: Path) 
     assert found == ps.Shuffled(5).take(COUNT, 0, 0, COUNT).tolist()
 
 
-def test_what_was_finished_of_one_view_is_not_used_for_another(
+def test_files_finished_for_one_view_are_not_used_for_another(
     source: list[str], tmp_path: Path
 ) -> None:
     ds = ps.open(source)
     target = tmp_path / "out.arrow"
 
     class Stopped(BaseException):
-        """Ends the job after its first file."""
+        """Raised to end the job after its first file."""
 
     def stop(done: int, *_: int) -> None:
         if done > 215:

@@ -1,4 +1,4 @@
-"""Images in conversions: found, kept as they are, encoded anew, made smaller."""
+"""Images in conversions: found, kept unchanged, re-encoded, made smaller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_images_not_selected_for_encoding_keep_their_bytes(source: str, tmp_path
     assert named.column("image").to_pylist() == JPEGS.storage.to_pylist()
 
 
-def test_images_are_encoded_anew_and_made_smaller(source: str, tmp_path: Path) -> None:
+def test_images_are_encoded_again_and_made_smaller(source: str, tmp_path: Path) -> None:
     for mode, codec in (("png", "png"), ("webp", "webp"), ("raw", "ppm"), ("jpg", "jpeg")):
         found = converted(source, tmp_path, image_mode=mode, max_side=16)
         assert found.schema.field("image").type == ImageType(codec)
@@ -60,7 +60,9 @@ def test_images_are_encoded_anew_and_made_smaller(source: str, tmp_path: Path) -
     assert small < large / 2
 
 
-def test_what_cannot_be_encoded_names_record_and_field(source: str, tmp_path: Path) -> None:
+def test_values_that_cannot_be_encoded_are_errors_with_record_and_field(
+    source: str, tmp_path: Path
+) -> None:
     broken = JPEGS.storage.to_pylist()
     broken[33] = broken[33][:200]
     path = str(tmp_path / "broken.tfrecord")
@@ -81,7 +83,7 @@ LATER = ["png", "webp", "ppm"]
 
 @pytest.fixture(params=["rec", "tar", "parquet"])
 def mixed(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A file whose images are JPEGs, as their type says, but for the last ones."""
+    """A file whose images are JPEGs, as their type says, except for the last ones."""
     last = [ps.encode_images(PIXELS[:1], codec).storage[0].as_py() for codec in LATER]
     images = [*[JPEGS.storage[0].as_py()] * 1100, *last]
     typed = pa.ExtensionArray.from_storage(ImageType("jpeg"), pa.array(images, pa.binary()))

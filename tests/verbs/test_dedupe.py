@@ -1,4 +1,5 @@
-"""Laws of `dedupe`: the first of equal records stay, in their order, as a set of Python would have it."""
+"""Laws of `dedupe`: of equal records the first one stays, and the order does not change, as with a Python set of seen
+records."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ SCHEMA = pa.schema(
 
 
 def key_of(value: Any) -> Any:
-    """What Python compares: NaN equals NaN, and a list is what it holds."""
+    """A key that Python can compare: NaN equals NaN, and lists are compared by their elements."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return tuple(value) if isinstance(value, list) else value
@@ -116,7 +117,7 @@ def test_mistakes_say_what_to_do_before_anything_is_written(tmp_path: Path) -> N
         ps.dedupe(tmp_path / "in.tfrecord", into=out)
 
 
-def test_a_field_that_only_later_records_have_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_a_field_that_only_later_records_have_is_not_lost_silently(tmp_path: Path) -> None:
     ps.write({"id": [1] * 2000}, tmp_path / "in-0.tfrecord")
     ps.write({"id": [1], "late": [5]}, tmp_path / "in-1.tfrecord")
     with pytest.raises(ps.SchemaError, match="late"):

@@ -1,4 +1,4 @@
-"""Laws of changing fields: whatever is done, the records are those of the table that it means."""
+"""Laws of changing fields: after any edits, the records equal a table to which the same edits were applied."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import penstock as ps
 import strategies
 
 FEW = ["a", "b", "c", "long/name", "é"]
-"""Few names, so that edits meet."""
+"""Few names, so that edits affect the same fields."""
 
 
 def columns_of(num_records: int) -> st.SearchStrategy[pa.Array]:
-    """The values of one field, of a type that an Example has."""
+    """The values of one field, of a type that an Example can have."""
 
     def values(one: st.SearchStrategy[Any], type_: pa.DataType) -> st.SearchStrategy[pa.Array]:
         return st.lists(one, min_size=num_records, max_size=num_records).map(
@@ -66,7 +66,7 @@ def edits(draw: st.DrawFn) -> tuple[dict[str, pa.Array], list[tuple[str, Any]], 
 
 
 def meant(columns: dict[str, pa.Array], kind: str, what: Any) -> dict[str, pa.Array]:
-    """What an edit makes of columns."""
+    """The expected result of an edit of columns."""
     if kind == "drop":
         return {name: column for name, column in columns.items() if name not in what}
     if kind == "rename":
@@ -118,7 +118,7 @@ def test_edits_go_to_a_folder_and_leave_the_source(case: Any) -> None:
         assert ps.diff(source, folder / "wanted.tfrecord").equal
 
 
-@settings(max_examples=40)  # each writes, reads and proves up to nine files
+@settings(max_examples=40)  # each example writes, reads and verifies up to nine files
 @given(
     old=strategies.batches(), new=strategies.batches(min_records=20, max_records=20), data=st.data()
 )
@@ -156,7 +156,7 @@ def test_by_a_key_is_by_position_after_sorting(keys: list[Any], seed: int, data:
     random.Random(seed).shuffle(order)
     extra = [] if isinstance(keys[0], int) or data.draw(st.booleans()) else [type(keys[0])()]
     table = pa.table({"key": [keys[n] for n in order], "value": values.take(pa.array(order))})
-    if extra:  # a row that no record asks for
+    if extra:  # a row that no record needs
         row = pa.table({"key": extra, "value": values.slice(0, 1)}, schema=table.schema)
         table = pa.concat_tables([table, row])
     with tempfile.TemporaryDirectory() as name:

@@ -55,7 +55,7 @@ def test_records_of_many_bytes_are_gathered_a_few_at_a_time() -> None:
 @pytest.mark.parametrize("kind", ["uint8", "int32", "float64", "bool"])
 @pytest.mark.parametrize("is_fixed", [False, True])
 def test_slices_of_lists_are_cast_alone(kind: str, is_fixed: bool) -> None:
-    # pyarrow would cast all 4 million for each of the slices.
+    # pyarrow would cast all 4 million values for each slice.
     flat = pa.array(np.ones(4_000_000, kind))
     ends = pa.array(np.arange(0, len(flat) + 1, 1000, dtype=np.int32))
     lists: Any = pa.FixedSizeListArray.from_arrays(flat, 1000)

@@ -1,4 +1,5 @@
-"""`layout`: exact offsets in golden files, checksums that differ after a byte flip, and what is left of truncated files."""
+"""`layout`: exact offsets in golden files, checksums that differ after a byte flip, and the regions of truncated
+files."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def table(found: ps.Layout) -> list[tuple[int, int, str, Any]]:
 
 
 def named(found: ps.Layout, name: str) -> ps.Region:
-    """The first region of this name."""
+    """The first region with this name."""
     return next(one for one in all_regions(found.regions) if one.name == name)
 
 
@@ -81,7 +82,7 @@ def test_a_record_of_a_tfrecord_has_its_frame_and_checksums(golden: Path) -> Non
     ]
 
 
-def test_an_example_has_its_features_where_they_are(tmp_path: Path) -> None:
+def test_the_regions_of_an_example_are_at_its_features(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     ps.write({"id": [7, 8], "text": ["abc", "de"]}, path, index=False)
     data = path.read_bytes()
@@ -181,7 +182,7 @@ def test_an_arrayrecord_has_the_chunk_of_the_record(golden: Path) -> None:
         "ok",
         "ok",
         "ok",
-    ]  # of the signature, the chunk, the footer, the postscript
+    ]  # hashes of the signature, the chunk, the footer and the postscript
 
 
 def test_an_hdf5_file_has_headers_values_and_chunks(golden: Path) -> None:
@@ -255,7 +256,7 @@ def test_a_flipped_byte_makes_a_checksum_differ(
     assert all(one.note.startswith("DIFFERS") for one in differing)
 
 
-def test_frames_go_on_after_a_damaged_head(golden: Path) -> None:
+def test_frames_continue_after_a_damaged_head(golden: Path) -> None:
     found = ps.layout(golden / "tfrecord" / "bad_length_crc.tfrecord", record=2)
     assert [one.name for one in found.regions] == [
         "record 0",
@@ -269,7 +270,9 @@ def test_frames_go_on_after_a_damaged_head(golden: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMAT_OF)
-def test_a_cut_file_shows_what_is_there_and_the_damage(name: str, golden: Path) -> None:
+def test_a_truncated_file_shows_the_remaining_regions_and_the_damage(
+    name: str, golden: Path
+) -> None:
     data = (golden / name).read_bytes()
     found = of_bytes(data[: len(data) - 3], Path(name).name, format=FORMAT_OF[name])
     check_regions(found)
@@ -277,7 +280,7 @@ def test_a_cut_file_shows_what_is_there_and_the_damage(name: str, golden: Path) 
     assert "damage" in [one.state for one in all_regions(found.regions)]
 
 
-# The arrays of the one archive, and the datasets of the other, are not a table with records.
+# The arrays in one file and the datasets in the other do not form a table.
 @pytest.mark.parametrize(
     "name", sorted(FORMAT_OF.keys() - {"neighbours/two.npz", "neighbours/set.h5"})
 )
@@ -315,7 +318,7 @@ def test_an_index_leads_to_a_record(tmp_path: Path) -> None:
 
 
 def changed(data: bytes, rng: random.Random) -> bytes:
-    """The bytes of a file, cut or with some of them changed."""
+    """The bytes of a file, truncated or with some of them changed."""
     if rng.random() < 0.3:
         return data[: rng.randrange(len(data) + 1)]
     made = bytearray(data)
@@ -342,7 +345,7 @@ def test_changed_bytes_end_in_regions_or_an_error_of_penstock(name: str, golden:
 
 
 def test_files_of_others_end_in_regions_or_an_error_of_penstock(corpus: Path) -> None:
-    # Hostile HDF5 may end the process in libhdf5; images alone have no format.
+    # Hostile HDF5 may crash libhdf5; single images have no format.
     skipped = ("hdf5", "jpeg", "png", "webp")
     folders = [one for one in sorted(corpus.iterdir()) if one.is_dir() and one.name not in skipped]
     paths = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]

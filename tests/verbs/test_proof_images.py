@@ -1,4 +1,4 @@
-"""A proof of images that were encoded anew: the same picture passes, another one does not."""
+"""Comparing images that were re-encoded: the same image passes, a different one does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.verbs.convert._proof_images import first_other_picture
 RNG = np.random.default_rng(5)
 GRID = np.add.outer(np.arange(61), np.arange(83))
 PICTURES = [
-    RNG.integers(0, 256, (61, 83, 3), dtype=np.uint8),  # noise, which JPEG keeps worst
+    RNG.integers(0, 256, (61, 83, 3), dtype=np.uint8),  # noise, which JPEG preserves worst
     np.stack([(GRID * 2) % 256, GRID % 256, 255 - GRID], -1).astype(np.uint8),
     np.stack([(GRID % 2) * 255] * 3, -1).astype(np.uint8),
     RNG.integers(0, 90, (61, 83, 3), dtype=np.uint8),
@@ -37,7 +37,7 @@ def test_the_same_images_pass_and_swapped_images_do_not(codec: str, quality: int
         for other in range(one + 1, len(PNGS)):
             order = list(range(len(PNGS)))
             order[one], order[other] = other, one
-            if {one, other} != {0, 2}:  # noise and a fine grid: both are grey from afar
+            if {one, other} != {0, 2}:  # noise and a fine grid both look grey when scaled down
                 assert first_other_picture(PNGS, found.take(pa.array(order))) == one
 
 

@@ -1,4 +1,4 @@
-"""Repair saves every record that was not damaged, in order, and never makes one up."""
+"""Repair saves every record that was not damaged, in order, and never invents one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def frames(payloads: list[bytes]) -> bytes:
 
 def payloads_of(count: int, seed: int, most: int = 400) -> list[bytes]:
     rng = random.Random(seed)
-    # A number makes each of them unlike all others.
+    # A number makes each payload unique.
     return [n.to_bytes(3, "big") + rng.randbytes(rng.randrange(most)) for n in range(count)]
 
 
 def numbers(path: Path) -> list[int]:
-    """Which of `payloads_of` a file holds."""
+    """The numbers of the records of `payloads_of` that a file has."""
     return [int.from_bytes(record[:3], "big") for record in records(path)]
 
 
@@ -63,7 +63,7 @@ def test_an_undamaged_file_is_copied_byte_for_byte(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_index", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_changed_bytes_cost_only_the_records_they_are_in(
+def test_changed_bytes_lose_only_the_records_they_are_in(
     tmp_path: Path, seed: int, with_index: bool
 ) -> None:
     payloads = payloads_of(400, seed)
@@ -78,7 +78,7 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
         data[place] ^= rng.randrange(1, 256)
         in_head = place < begin + 12
         in_checksum = place >= end - 4
-        # A head is restored, and so is a checksum that the index stores.
+        # A head can be restored, and so can a checksum that the index stores.
         if not in_head and not (in_checksum and with_index):
             lost.add(record)
     path.write_bytes(data)
@@ -148,7 +148,7 @@ def test_a_broken_member_takes_no_other_with_it(tmp_path: Path, seed: int) -> No
     rng = random.Random(seed)
     broken = sorted(rng.sample(range(len(members) - 1), 2))
     for member in broken:
-        # Anywhere but in the size that is hopped over.
+        # Anywhere except in the size, which is used to hop over the record.
         place = rng.randrange(members[member] + 24, members[member + 1])
         data[place] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
@@ -178,7 +178,7 @@ def test_a_member_with_a_broken_head_is_skipped(tmp_path: Path) -> None:
             index.starts[:-1] < index.points[6].plain_start
         )
         assert lost <= set(np.flatnonzero(inside).tolist()), place
-        # The skipped field has no checksum; gzip itself does not need it.
+        # The extra field has no checksum, and gzip itself does not need it.
         assert report.ok == (not lost)
 
 
@@ -201,7 +201,7 @@ def test_seek_points_of_an_index_save_what_follows(tmp_path: Path) -> None:
 
 
 def nested_files() -> list[bytes]:
-    """A record that is itself a TFRecord file, in several surroundings."""
+    """A record that is itself a TFRecord file, with different records around it."""
     inner = frames(payloads_of(20, 9))
     return [
         frames([b"a", inner, b"b"]),
@@ -339,8 +339,8 @@ def test_a_parquet_file_is_repaired_with_its_codec(tmp_path: Path, compression: 
     assert codec.lower().replace("uncompressed", "none") == compression
 
 
-def test_of_a_large_arrow_batch_only_what_is_damaged_is_lost(tmp_path: Path) -> None:
-    """Invalid text is found in one of the parts in which it is read; the other parts are saved."""
+def test_only_the_damaged_part_of_a_large_arrow_batch_is_lost(tmp_path: Path) -> None:
+    """Invalid text is found in one of the parts in which the batch is read; the other parts are saved."""
     path, whole = tmp_path / "a.arrow", tmp_path / "b.arrow"
     num_records = 60_000
     batch = pa.record_batch({"text": [f"{number:x>1000}" for number in range(num_records)]})

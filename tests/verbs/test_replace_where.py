@@ -34,7 +34,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def rows_of(source: str, **values: Any) -> list[dict[str, Any]]:
-    """The rows as they should be: values are constants, or functions of a row."""
+    """The expected rows: values are constants, or functions of a row."""
     rows = ps.open(source).to_table().to_pylist()
     for row in filter(chosen, rows):
         row.update({k: v(row) if callable(v) else v for k, v in values.items()})
@@ -95,7 +95,7 @@ def test_expressions_and_functions_are_conditions_too(source: str) -> None:
 
 
 def test_values_of_another_type_are_refused(source: str) -> None:
-    with pytest.raises(ps.SchemaError, match="field 'label': the new values do not fit the old"):
+    with pytest.raises(ps.SchemaError, match="field 'label': the new values do not fit the type"):
         ps.replace_fields(source, {"label": "text"}, in_place=True, where="id < 5")
     with pytest.raises(ps.SchemaError, match="no such column"):
         ps.replace_fields(source, {"label": 1}, in_place=True, where="nothing < 5")

@@ -1,4 +1,4 @@
-"""`shard_bytes`: shards of about this many bytes in every format, wherever batches of the input end."""
+"""`shard_bytes`: shards of about this size in every format, wherever the input's batches end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ps.convert(sys.argv[1], sys.argv[2], shard_bytes=4000, progress=lambda *done: os
 
 
 @pytest.mark.parametrize("name", ["out.tfrecord", "out-{shard:03d}.rec"])
-def test_a_conversion_clears_away_what_a_killed_one_left(tmp_path: Path, name: str) -> None:
+def test_a_conversion_removes_the_files_of_a_killed_one(tmp_path: Path, name: str) -> None:
     source, target = tmp_path / "in.tfrecord", tmp_path / "out" / name
     target.parent.mkdir()
     write({"data": [b"some bytes"] * 500_000}, source, index=False)
@@ -65,7 +65,7 @@ def test_a_beton_whose_values_are_all_in_rows_ends_by_its_rows(tmp_path: Path) -
 
 
 def texts(count: int, length: int) -> pa.Table:
-    """Records of which the most part can be packed to a tenth."""
+    """Records that compress to about a tenth of their size."""
     random = np.random.default_rng(1)
     words = [random.bytes(length // 10) * 10 for _ in range(count)]
     return pa.table({"id": np.arange(count), "b": words})
@@ -166,7 +166,7 @@ def test_compressed_shards_end_by_their_bytes_on_disk(
         assert made[1] == made[3]
         sizes = [len(data) for data in made[1]]
         if is_packed and shard_bytes == 300_000:
-            continue  # all of it is less than that, or little more
+            continue  # all records together have fewer bytes than that, or only slightly more
         assert max(sizes) < 1.7 * shard_bytes
         assert min(sizes[:-1]) > 0.5 * shard_bytes
         assert sum(lengths_of(tuple(paths))) == 4000

@@ -69,7 +69,7 @@ def test_the_order_is_that_of_python_s_stable_sort(
     assert found == python_order(given_back, descending=descending)
 
 
-def test_a_further_column_decides_where_the_first_is_equal() -> None:
+def test_a_second_column_decides_if_the_first_is_equal() -> None:
     rows = [{"a": n % 3, "b": -(n % 7), "row": n} for n in range(100)]
     table = pa.Table.from_pylist(rows).select(["a", "b"])
     found = order_by(table, descending=False).tolist()

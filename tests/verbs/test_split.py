@@ -1,4 +1,4 @@
-"""Laws of `split`: parts are disjoint, of the right sizes, and the same whenever they are made."""
+"""Laws of `split`: parts are disjoint, have the right sizes, and are the same each time they are made."""
 
 from __future__ import annotations
 
@@ -156,16 +156,14 @@ def test_records_that_no_share_is_for_are_left_out_with_a_warning(tmp_path: Path
     ("shares", "message"),
     [
         ({"a": 0.8, "b": 0.3}, "add up to 1.1, which is more than 1"),
-        ({"a": -0.1}, "the share of a is a part of 1"),
-        ({"a": 0}, "the share of a is a part of 1"),
-        ({"a": float("nan")}, "the share of a is a part of 1"),
+        ({"a": -0.1}, "the share of a must be above 0"),
+        ({"a": 0}, "the share of a must be above 0"),
+        ({"a": float("nan")}, "the share of a must be above 0"),
         ({}, "names no split"),
-        ({"": 0.5}, "a split has a name"),
+        ({"": 0.5}, "the name of a split must be"),
     ],
 )
-def test_shares_that_are_no_shares_are_refused(
-    shares: dict[str, float], message: str, tmp_path: Path
-) -> None:
+def test_invalid_shares_are_refused(shares: dict[str, float], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         ps.split(made(tmp_path), shares)
 
@@ -234,7 +232,7 @@ ps.write_splits(sys.argv[1], sys.argv[2], {"train": 0.5, "val": 0.5}, num_shards
 """
 
 
-def test_a_killed_split_goes_on_and_ends_with_the_same_files(tmp_path: Path) -> None:
+def test_a_killed_split_continues_and_ends_with_the_same_files(tmp_path: Path) -> None:
     source, shares = made(tmp_path), {"train": 0.5, "val": 0.5}
     into = tmp_path / "cut" / "{split}" / "{shard}.tfrecord"
     for calls in (2, 2):

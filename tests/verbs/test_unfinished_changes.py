@@ -1,5 +1,5 @@
-"""A change of fields that was killed between two shards is finished by the same call, and by no
-means loses what was done since."""
+"""If a change of fields was killed between two shards, the same call finishes it, and changes that were made since
+are never lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from reading import index_of
 
 
 class Killed(BaseException):
-    """Ends a job as a kill would."""
+    """Raised to end a job as a kill would."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def three(tmp_path: Path) -> list[str]:
 
 
 def killed_after(shard: int, job: Callable[[], Any], place: Any, name: str) -> None:
-    """Run a job up to the moment after the call of this name for a shard."""
+    """Run a job, and end it immediately after the call of this name for a shard."""
     real = getattr(place, name)
     calls: list[int] = []
 
@@ -51,7 +51,7 @@ def killed_after(shard: int, job: Callable[[], Any], place: Any, name: str) -> N
 
 
 def lengths(batch: pa.RecordBatch) -> dict[str, Any]:
-    """Another type than what it reads has."""
+    """A function whose result has a different type than its input."""
     return {"text": [len(text) for text in batch["text"].to_pylist()]}
 
 
@@ -76,8 +76,8 @@ JOBS: dict[str, Callable[[list[str]], Any]] = {
 
 
 def moments() -> list[Any]:
-    """Every job and the shard after which it is killed. What a function gave cannot be asked for
-    again if no record has its input any longer, so then a shard is left."""
+    """Every job, and the shard after which it is killed. The results of a function cannot be computed again if no
+    record has its input any more, so for these jobs one shard is left."""
     return [
         pytest.param(job, shard, id=f"{name}, {shard}")
         for name, job in JOBS.items()
@@ -103,7 +103,7 @@ def test_every_killed_job_is_finished_by_the_same_call(
 
 
 @pytest.mark.parametrize("into", [False, True], ids=["in place", "into a folder"])
-def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
+def test_files_of_a_job_killed_in_its_first_shard_are_removed(
     three: list[str], tmp_path: Path, into: bool
 ) -> None:
     folder = tmp_path / "out"
@@ -118,7 +118,7 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     assert done.returncode == 9
     where = folder if into else tmp_path
     assert [p.name for p in where.iterdir() if p.name.endswith(TEMPORARY_SUFFIX)]
-    # Nothing was changed, so another job may be done instead.
+    # Nothing was changed, so a different job may run instead.
     how: dict[str, Any] = {"into": folder} if into else {"in_place": True}
     ps.add_fields(three, {"y": 8}, **how)
     hidden = {p for p in where.iterdir() if p.name.startswith(".")}
@@ -126,10 +126,10 @@ def test_what_a_job_killed_in_its_first_shard_leaves_is_cleared_away(
     assert [row["y"] for row in ps.open(where)] == [8] * 9
 
 
-def test_a_shard_that_was_put_back_no_longer_belongs_to_the_job(
+def test_a_shard_that_was_restored_no_longer_belongs_to_the_job(
     three: list[str], tmp_path: Path
 ) -> None:
-    """Neither size nor name shows what it is, and a change that is made twice may be wrong."""
+    """Neither the size nor the name of a shard shows whether it was changed, and changing it twice may be wrong."""
     old = [Path(path).read_bytes() for path in three]
     job = JOBS["rename two"]
     killed_after(1, lambda: job(three), Journal, "finish")
@@ -178,10 +178,10 @@ def test_a_bake_killed_before_it_removed_the_last_overlay_ends_with_no_overlay(
 
 
 @pytest.mark.parametrize("name", ["add", "add by a key"])
-def test_what_a_job_killed_before_it_had_a_note_leaves_is_cleared_away(
+def test_files_of_a_job_killed_before_it_had_a_note_are_removed(
     three: list[str], tmp_path: Path, name: str
 ) -> None:
-    """Such as half an index, of a file that it had only opened."""
+    """For example, half an index of a file that the job had only opened."""
     left = Path(temporary_beside(str(index_of(three[1]))))
     others = tmp_path / f".somebody-elses.tfrecord.0123456789ab{TEMPORARY_SUFFIX}"
     for path in (left, others):

@@ -1,4 +1,4 @@
-"""Verbs over damaged files deliver what a scan delivers, and report what is missing at its place."""
+"""Verbs on damaged files deliver the records that a scan delivers, and report missing records at their place."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ids_of(source: Any, **options: Any) -> list[int]:
 
 
 def ids_file(path: Path, count: int = 1000) -> list[int]:
-    """A file of ids, and where each record starts."""
+    """A file of ids, and the position of each record."""
     ps.write({"id": range(count)}, str(path), index=False)
     starts, data, at = [], path.read_bytes(), 0
     while at < len(data):
@@ -187,7 +187,7 @@ def mixed(path: Path, folder: Path, malformed: list[int], heads: list[int]) -> l
 )
 @pytest.mark.parametrize("index", ["never", "folder"])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_malformed_message_costs_itself(
+def test_a_malformed_message_loses_only_itself(
     tmp_path: Path, malformed: list[int], heads: list[int], index: str, threads: int
 ) -> None:
     path, folder = tmp_path / "a.tfrecord", tmp_path / "indexes"
@@ -207,7 +207,7 @@ def test_a_malformed_message_costs_itself(
 
 @pytest.mark.parametrize("threads", [1, 2, 8])
 @pytest.mark.parametrize("damage", ["stop", "skip"])
-def test_damage_is_reported_in_order_as_far_as_it_was_met(
+def test_damage_is_reported_in_order_as_far_as_the_scan_got(
     tmp_path: Path, threads: int, damage: str
 ) -> None:
     rng = np.random.default_rng(0)
@@ -261,14 +261,14 @@ def test_a_missing_checksum_of_the_compressor_is_reported(
     [region] = ds.damage
     assert "is truncated" in region.reason
     assert len(ds) == 10
-    # An index that was kept would hide from the next reader what this reader saw.
+    # A stored index would hide from the next reader the damage that this reader found.
     with pytest.raises(ps.TruncatedError):
         ids_of(str(path))
 
 
 @pytest.mark.parametrize("damage", ["error", "stop", "skip"])
 def test_a_malformed_message_and_a_field_of_another_type(tmp_path: Path, damage: str) -> None:
-    """A record that does not fit the schema is an error whatever is skipped before it."""
+    """A record that does not fit the schema is an error, whatever is skipped before it."""
     floats = example(0).replace(b"\x1a\x03\x0a\x01\x00", b"\x0a\x03\x0a\x01x")
     payloads = [example(0), BAD, example(2), floats, example(4)]
     path = tmp_path / "a.tfrecord"
@@ -331,7 +331,7 @@ def test_other_files_show_what_the_records_after_a_broken_head_are(tmp_path: Pat
         list(ds.scan())
 
 
-def test_if_no_payload_is_right_opening_reports_the_first_fault(
+def test_if_no_payload_is_valid_opening_reports_the_first_fault(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "a.tfrecord"

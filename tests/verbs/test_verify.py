@@ -1,4 +1,4 @@
-"""Verify finds everything that is wrong, and calls it by its name."""
+"""Verify finds everything that is wrong, and reports the right kind of fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared"
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"
 NEEDS_SHARED = "the files that TensorFlow wrote lie beside the repository, and are not there"
 
-# What each file of TensorFlow's must be found to have: kinds, records right, records lost.
+# The expected result for each of TensorFlow's files: kinds of findings, good records, lost records.
 EXPECTED: dict[str, tuple[list[str], int]] = {
     "bad_data_crc.tfrecord": (["data_checksum"], 4),
     "bad_gzip_crc.tfrecord.gz": (["compression_checksum"], 5),
@@ -68,7 +68,7 @@ def test_every_golden_file_is_expected_here() -> None:
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason=NEEDS_SHARED)
 @pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_what_tensorflow_stumbles_over_or_passes_over_is_found(name: str) -> None:
+def test_faults_at_which_tensorflow_stops_or_that_it_skips_are_found(name: str) -> None:
     wanted, right = EXPECTED[name]
     report = ps.verify(str(GOLDEN / name), index="never")
     assert (kinds(report), report.num_records) == (wanted, right)
@@ -125,7 +125,7 @@ def test_every_cut_is_found(tmp_path: Path) -> None:
         left = cut - max(s for s in starts if s < cut)
         assert finding.kind == ("short_tail" if left < 12 else "truncated")
         assert finding.end_byte == cut
-        # A scan and the making of an index say the same of it.
+        # A scan and building an index report the same about it.
         dataset = ps.open(str(path), raw=True, index="never")
         with pytest.raises(ps.TruncatedError) as scanned:
             list(dataset.scan(threads=1))
@@ -166,7 +166,8 @@ def test_every_cut_and_changed_byte_of_a_compressed_file_is_found(
         report = ps.verify(str(path), index="never", threads=1, compression=container)
         if report.ok:
             silent.append(place)
-    # Time, extra flags and operating system in gzip's head say nothing, and nothing checks them.
+    # Time, extra flags and operating system in gzip's head do not affect the data, and no checksum
+    # covers them.
     assert silent == ([4, 5, 6, 7, 8, 9] if container == "gzip" else [])
 
 
@@ -314,7 +315,7 @@ def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> 
     path = tmp_path / "x.tfrecord.gz"
     ps.write({"id": list(range(5000))}, path, index=False)
     data = bytearray(path.read_bytes())
-    data[3] ^= 2  # says that the head has a checksum, which it has not
+    data[3] ^= 2  # set the flag for a header checksum, which is not there
     path.write_bytes(data)
     assert not ps.verify(path, index="never").ok
 
@@ -324,7 +325,7 @@ def test_a_flipped_flag_of_a_gzip_head_ends_the_verification(tmp_path: Path) -> 
 def test_zeros_are_not_an_empty_archive_unless_the_name_says_so(
     name: str, size: int, tmp_path: Path
 ) -> None:
-    """A crash leaves a file so."""
+    """A system crash may leave a file of zeros."""
     path = tmp_path / name
     path.write_bytes(bytes(size))
     assert not ps.verify(path).ok

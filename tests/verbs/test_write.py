@@ -1,4 +1,4 @@
-"""`write`: what it accepts, how it splits and names shards, and what it leaves."""
+"""`write`: the data that it accepts, how it divides and names shards, and the files that it leaves."""
 
 from __future__ import annotations
 

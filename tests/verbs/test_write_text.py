@@ -1,4 +1,4 @@
-"""Errors for strings that are not Unicode text, when they are to be written."""
+"""Errors when strings that are not valid Unicode are written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`ds.to_arrow_dataset()`: a dataset as a pyarrow.dataset.Dataset, of which duckdb and pyarrow read only the columns
-that a query names.
+"""`ds.to_arrow_dataset()`: a dataset as a pyarrow.dataset.Dataset. duckdb and pyarrow read only the columns that
+a query names.
 
 Specification: https://arrow.apache.org/docs/python/integration/dataset.html
 """
@@ -19,7 +19,7 @@ from penstock.datasets.dataset import Dataset
 class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
     """A dataset for engines that take a pyarrow.dataset.Dataset and call its methods, which work through `scanner`.
 
-    It does not wrap a dataset of Arrow's C++, so it cannot be a part of pyarrow.dataset.dataset([...]).
+    It does not wrap a C++ dataset of Arrow, so it cannot be a part of pyarrow.dataset.dataset([...]).
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -35,7 +35,7 @@ class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # 
 
     @property
     def partition_expression(self) -> Any:
-        """A condition that holds for all records; there is none."""
+        """The condition that is known to hold for all records: true."""
         return pa.compute.scalar(True)
 
     def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:

@@ -5,8 +5,8 @@ the parts have different shapes, each process compiles a different program, with
 processes,
 
 - columns whose shape depends on the records of a batch (`ragged="pad"`) raise an error before the first batch;
-- the processes compare the shapes and dtypes of their first full batch, and of the first last batch of an epoch, by an
-  8-byte digest that each sends;
+- the processes compare the shapes and dtypes of the first batch with each number of records (the last batch of an epoch
+  may be shorter), by an 8-byte digest that each sends;
 - each process checks that its later batches with the same number of records have the same shapes.
 """
 
@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
-from penstock.adapters.views import View, converted
+from penstock.adapters.views import View, converted, ragged_in
 from penstock.errors import SchemaError
 from penstock.formats.numpy.dtypes import BFLOAT16, name_of_bits
 from penstock.loader.loader import Loader
@@ -57,8 +57,9 @@ class JaxBatches(View):
 
     def _sharded(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Convert a batch to global arrays, after checking that all processes have the same shapes."""
-        for name, column in batch.items():
-            if isinstance(column, tuple):
+        for column, value in batch.items():
+            name = ragged_in(column, value)
+            if name is not None:
                 raise SchemaError(
                     "a ragged column cannot be sharded", field=name, hint=_fixed(name)
                 )

@@ -1,7 +1,8 @@
 """`loader.keras()` returns batches as a PyDataset for Keras's `fit`, for any backend.
 
-Keras requests batches by number. The loader's threads make batches requested in sequence ahead, and others on request.
-Keras requests some batches before it trains, so an epoch ends only when all of its batches have been requested.
+Keras requests batches by number. As long as it requests them in sequence, the loader's threads make them ahead of the
+requests. Any other batch is made when it is requested. Keras requests some batches before it trains, so an epoch ends
+only when all of its batches have been requested.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from keras.utils import PyDataset
 
+from penstock.adapters.views import ragged_in
 from penstock.errors import SchemaError
 from penstock.loader.loader import Loader
 
@@ -115,6 +117,7 @@ def _chosen(batch: Mapping[str, Any], names: str | Sequence[str]) -> Any:
     if names not in batch:
         known = ", ".join(batch)
         raise SchemaError(f"no such column; the batches have: {known}", field=names)
-    if isinstance(batch[names], tuple):
-        raise SchemaError("Keras does not take ragged columns", field=names, hint='ragged="pad"')
+    ragged = ragged_in(names, batch[names])
+    if ragged is not None:
+        raise SchemaError("Keras does not take ragged columns", field=ragged, hint='ragged="pad"')
     return batch[names]

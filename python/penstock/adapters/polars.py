@@ -41,7 +41,7 @@ def _frames(
     wanted = dataset.schema.names if with_columns is None else with_columns
     reads = [] if predicate is None else predicate.meta.root_names()
     columns = list(dict.fromkeys([*wanted, *reads]))
-    # Several threads read far ahead, which would be in vain if few records are wanted.
+    # Several threads would read far ahead, which is wasted work if few records are wanted.
     threads = None if n_rows is None else 1
     left = n_rows
     for batch in dataset.scan(columns, batch_size, threads):

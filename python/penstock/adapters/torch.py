@@ -4,7 +4,8 @@ In the process of the training loop, tensors share the memory of the loader's ar
 device from pinned memory, on a separate stream, one batch ahead.
 
 Inside `DataLoader(loader.torch(), batch_size=None, num_workers=k)`, worker i makes the batches i, i + k, i + 2k …
-DataLoader takes turns among its workers, so the order is the loader's. `_epoch_in` says how they agree on the epoch.
+DataLoader takes turns among its workers, so the order is the loader's. `_epoch_in` explains how the workers agree on
+the epoch.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class TorchBatches(View, IterableDataset[Any]):
         return super().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See Loader.load_state_dict. The state of a DataLoader worker is for the worker with the same number."""
+        """See Loader.load_state_dict. In a DataLoader worker, the state must be that of the worker with the same
+        number."""
         super().load_state_dict(state)
         self._skip = state.get("skip")
         if get_worker_info() is None:
@@ -94,7 +96,8 @@ class TorchBatches(View, IterableDataset[Any]):
                 return converted(batch, copied), tensors, stream.record_event()
 
         for batch, tensors, copied in self._ahead(batches, move):
-            # The model's stream waits for the copy of this batch only, and the copy stays until that stream has read it.
+            # The model's stream waits for the copy of this batch only, and the copy stays until that stream has read
+            # it.
             model = torch.cuda.current_stream(device)
             model.wait_event(copied)
             for tensor in tensors:
@@ -129,9 +132,9 @@ class TorchBatches(View, IterableDataset[Any]):
         """The epoch of this pass over a DataLoader, in one of its workers.
 
         Workers live for one pass, or for several if they are persistent, and a pass may be abandoned before all of
-        them have started. So the workers of a pass agree by one number in shared memory: 32 bits that identify the
-        last pass, and 32 bits for the epoch after it. The first worker of a pass writes it. Workers that start at the
-        same time write the same number.
+        them have started. So the workers of a pass agree by one number in shared memory: 32 bits identify the latest
+        pass, and 32 bits are the epoch of the next pass. The first worker of a pass writes the number. Workers that
+        start at the same time write the same number.
         """
         self._iterations += 1
         mine = hash((worker.seed - worker.id, self._iterations)) % ((1 << 31) - 1) + 1

@@ -1,7 +1,7 @@
 """The base class of `loader.torch()` and `loader.jax()`: it converts batches and keeps the state of the loop.
 
-A view may prepare one batch ahead, so that copies to a device overlap with the model's work. Its state is that after
-the batch that the loop has, not after the prepared batch.
+A view may prepare one batch ahead, so that copies to a device overlap with the model's work. Its state is the
+state after the batch that the loop is using, not after the prepared batch.
 """
 
 from __future__ import annotations
@@ -73,3 +73,13 @@ def converted(value: Any, array: Callable[[np.ndarray], Any]) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(converted(part, array) for part in value)
     return value
+
+
+def ragged_in(path: str, value: Any) -> str | None:
+    """The path of a ragged array in a column of a batch: the column's own, or that of a field. None if there is none."""
+    if isinstance(value, tuple):
+        return path
+    if not isinstance(value, Mapping):
+        return None
+    fields = (ragged_in(f"{path}.{name}", part) for name, part in value.items())
+    return next((found for found in fields if found is not None), None)

@@ -249,8 +249,8 @@ def shuffle(
 ) -> None:
     """Compare orders on your data: how well they mix, what they read, how long an epoch takes.
 
-    Reading is timed from the page cache, and its bytes and seeks are counted. The times of three
-    usual disks, or of yours with --seek-ms and --mb-per-s, are calculated from these.
+    Reading is timed from the page cache, and its bytes and seeks are counted. From these, the times for three typical
+    disks are calculated, or for your disk with --seek-ms and --mb-per-s.
     """
     import penstock as ps
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from penstock import bench, describe
+from penstock import bench, describe, tables
 from penstock.cli import output
 
 
@@ -17,17 +17,17 @@ def show(report: Any) -> None:
     for table in found.tables:
         parts += ["", _table(table)]
     if found.problems:
-        reasons = output.facts((name, describe.escape(why)) for name, why in found.problems)
+        reasons = tables.facts((name, describe.escape(why)) for name, why in found.problems)
         parts += ["", "not measured", reasons]
     said = [Text(text, style="" if n else "bold") for n, text in enumerate(report.sentences)]
-    noise = output.dim(report.noise.sentence(found.spreads))
-    output.show(*parts, "", *said, "", noise, output.dim(report.how))
+    noise = tables.dim(report.noise.sentence(found.spreads))
+    output.show(*parts, "", *said, "", noise, tables.dim(report.how))
 
 
 def _table(table: bench.Table) -> Any:
     columns = [column for column in table.columns if not column.page_only]
     right = [column.title for column in columns if column.values]
-    shown = output.table(*(column.title for column in columns), right=right)
+    shown = tables.table(*(column.title for column in columns), right=right)
     for name, *cells in zip(*(column.cells for column in columns), strict=True):
-        shown.add_row(output.name(name), *cells)
+        shown.add_row(tables.name(name), *cells)
     return shown

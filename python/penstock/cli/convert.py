@@ -44,7 +44,7 @@ Examples:
     "--text",
     type=NAMES,
     metavar="NAME,…|auto",
-    help="Fields of bytes that hold text; auto: those that are text in all records.",
+    help="Fields of bytes to write as text; auto: the fields that are text in all records.",
 )
 @click.option(
     "--key", metavar="NAME", help="In tars: the field whose values are the records' keys."
@@ -58,7 +58,7 @@ Examples:
 @click.option(
     "--sample-rest",
     metavar="PART|N",
-    help="Only the records that --sample of this value leaves out.",
+    help="Only the records that --sample with the same value would leave out.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of both samples.")
 @click.option("--shuffle", type=int, metavar="SEED", help="Write the records in random order.")
@@ -73,7 +73,7 @@ Examples:
 @click.option(
     "--max-side",
     type=click.IntRange(min=1),
-    help="Shrink images to at most this many pixels a side.",
+    help="Shrink images to at most this many pixels per side.",
 )
 @click.option("--jpeg-quality", type=click.IntRange(1, 100), help="Quality of encoded JPEGs.")
 @click.option("--prove", is_flag=True, help="Read the result again and compare every value.")
@@ -86,7 +86,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
-@reading("format", "read", "columns", "types", "raw", "checksums", "damage", "index")
+@reading("format", "read", "columns", "types", "hive", "raw", "checksums", "damage", "index")
 @reading("limits", "threads", "dialect", "infer")
 @json_option
 def command(

@@ -33,7 +33,7 @@ Examples:
 def command(
     source: tuple[str, ...], into: str, by: list[str] | None, as_json: bool, **options: Any
 ) -> None:
-    """Write the records of SOURCE without duplicates: the first of equal ones, in their order."""
+    """Write the records of SOURCE without duplicates. The first of equal records is kept."""
     import penstock as ps
 
     data = source_of(source, options)

@@ -6,6 +6,7 @@ import os
 
 import click
 
+from penstock import tables
 from penstock.cli import output
 from penstock.cli.options import json_option
 
@@ -43,7 +44,7 @@ def command(folder: str, num_records: int, no_tensorflow: bool, as_json: bool) -
     from penstock.cli.narrate import Narrator
 
     _claim(folder)
-    console = output.console()
+    console = tables.console()
     console.quiet = as_json
     narrator = Narrator(console)
     before = os.getcwd()

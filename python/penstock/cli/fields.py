@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock import describe
+from penstock import describe, tables
 from penstock.cli import output
 from penstock.cli.fields_change import COMMANDS
 from penstock.cli.options import json_option, misuse, one_or_many, source_argument
@@ -95,11 +95,11 @@ def _document(overlay: ps.OverlayInfo) -> dict[str, Any]:
 
 
 def _page(found: list[ps.OverlayInfo]) -> Any:
-    shown = output.table("name", "field", "type", "files", "bytes", right=("files", "bytes"))
+    shown = tables.table("name", "field", "type", "files", "bytes", right=("files", "bytes"))
     for overlay in found:
         files = f"{len(overlay.shards)} of {overlay.num_shards}"
         facts = describe.escape(overlay.name), files, describe.size(overlay.num_bytes)
-        rows = [(describe.escape(field.name), output.kind(field)) for field in overlay.fields]
+        rows = [(describe.escape(field.name), tables.kind(field)) for field in overlay.fields]
         rows += [(describe.escape(name), "dropped") for name in overlay.dropped]
         rows += [(describe.escape(f"{old} → {new}"), "renamed") for old, new in overlay.renamed]
         for number, row in enumerate(rows):

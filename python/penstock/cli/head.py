@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock import describe
+from penstock import describe, tables
 from penstock.cli import output
 from penstock.cli.options import (
     filtered,
@@ -46,13 +46,13 @@ Examples:
 )  # fmt: skip
 @click.option(
     "--start", type=click.IntRange(min=0), default=0, show_default=True,
-    help="The first record; records count from 0 over all files, or over those that --where keeps.",
+    help="The first record; records count from 0 over all files, or over the records that --where keeps.",
 )  # fmt: skip
 @where_option
 @reading(
     "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
 )
-@reading("types")
+@reading("types", "hive")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -109,7 +109,7 @@ def _plain(scalar: pa.Scalar) -> Any:
 
 
 def _show(batch: pa.RecordBatch, start: int) -> None:
-    console = output.console()
+    console = tables.console()
     names = [describe.escape(name) for name in batch.schema.names]
     number_width = len(str(start + batch.num_rows - 1))
     room = console.width - number_width - 2 - 2 * len(names)
@@ -117,7 +117,7 @@ def _show(batch: pa.RecordBatch, start: int) -> None:
     if widths is None:
         _show_one_by_one(console.width, batch, names, start)
         return
-    shown = output.table("#", *names, right=("#",))
+    shown = tables.table("#", *names, right=("#",))
     for column in shown.columns:
         column.no_wrap = True
     shown.columns[0].style = "dim"
@@ -144,7 +144,7 @@ def _widths(batch: pa.RecordBatch, names: list[str], room: int) -> list[int] | N
 
 def _cell(scalar: pa.Scalar, width: int) -> Any:
     if not scalar.is_valid:
-        return output.dim("null")
+        return tables.dim("null")
     return describe.value(scalar, width)
 
 
@@ -157,5 +157,5 @@ def _show_one_by_one(width: int, batch: pa.RecordBatch, names: list[str], start:
             (f"  {name}", _cell(column[row], room))
             for name, column in zip(names, batch.columns, strict=True)
         ]
-        parts += [output.dim(f"record {start + row}"), output.facts(pairs)]
+        parts += [tables.dim(f"record {start + row}"), tables.facts(pairs)]
     output.show(*parts)

@@ -67,7 +67,7 @@ def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
         return found[0] if holder is None else f"{holder.opts[-1]} {word}"
     values = _typed(text)
     if option.is_flag:
-        return option.opts[-1] if values[0] in ("True", "") else found[0]
+        return option.opts[-1] if values[0] in ("True", "") else f"without {option.opts[-1]}"
     return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in values)
 
 

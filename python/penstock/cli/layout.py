@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from penstock import tables
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, of_format, reading
 
@@ -31,10 +32,10 @@ Examples:
 def command(file: str, record: int, read: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show which bytes of a file are what.
 
-    Headers, tables, footers and the parts of one record, each with its offset and length, and its
-    checksums, stored and computed. On a damaged file it shows what leads up to the damage, and
-    what follows it. A plus marks an offset that counts in other bytes than the file's, such as
-    those that it inflates to. The exit status is 1 if a checksum differs or something is damaged.
+    Lists headers, tables, footers and the parts of one record, each with its offset, its length, and its checksums as
+    stored and as computed. In a damaged file it shows the bytes before and after the damage. A plus marks an offset
+    that is not a position in the file, but in other bytes, such as inflated bytes. The exit status is 1 if a checksum
+    differs or something is damaged.
     """
     import penstock as ps
 
@@ -48,6 +49,6 @@ def command(file: str, record: int, read: tuple[str, ...], as_json: bool, **opti
         output.emit(found.to_dict())
     else:
         for line, state in found.lines():
-            click.secho(output.printable(line), fg=_COLOURS.get(state))
+            click.secho(tables.printable(line), fg=_COLOURS.get(state))
     if not found.ok:
         raise click.exceptions.Exit(1)

@@ -85,6 +85,9 @@ _READING: dict[str, Callable[[Any], Any]] = {
         metavar="NAME=TYPE,…",
         help="Other types for some fields, such as caption=string,label=int32.",
     ),
+    "hive": click.option(
+        "--hive", is_flag=True, help="Folders named key=value give columns of these names."
+    ),
     "raw": click.option(
         "--raw", is_flag=True, help="Read undecoded payloads, as one column 'record'."
     ),
@@ -185,12 +188,12 @@ where_option = click.option(
 
 
 def names_in(where: str | None) -> set[str]:
-    """All that may be a name in a condition."""
+    """The words of a condition that may be names of fields."""
     return set(chain(*re.findall(r"`([^`]+)`|([^\W\d][\w./-]*)", where or "")))
 
 
 def filtered(ds: ps.Dataset, where: str | None) -> ps.Dataset:
-    """The records for which a condition is true, or all without one."""
+    """The records for which a condition is true, or all records if there is no condition."""
     if where is None:
         return ds
     with misuse(named=names_in(where)):

@@ -6,79 +6,28 @@ import base64
 import json
 import math
 import os
-import re
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
 
-from penstock import describe, types
+from penstock import describe, tables
 from penstock.errors import command
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import rich.progress
 
     import penstock as ps
-
-PIPED_WIDTH = 100
-"""The width of a line if the output is not a terminal."""
 
 Progress = Callable[[int, int, int], None]
 
 
-class _Console(Console):
-    """A console on which text from a file cannot control the terminal. Styles are kept."""
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            text = segment.text
-            if segment.control or text.isprintable() or text == "\n":
-                yield segment
-            else:
-                yield Segment(printable(text), segment.style)
-
-
-def printable(text: str) -> str:
-    """Escape unprintable characters in a text, except line breaks."""
-    return "\n".join(describe.escape(line) for line in text.split("\n"))
-
-
-def console() -> Console:
-    """Return a console for stdout: colours on a terminal, plain text elsewhere."""
-    if sys.stdout.isatty():
-        return _Console(highlight=False, markup=False)
-    asked = os.environ.get("COLUMNS", "")
-    width = int(asked) if re.fullmatch("[1-9][0-9]{0,3}", asked) else PIPED_WIDTH
-    return _Console(
-        highlight=False, markup=False, width=width, file=cast("IO[str]", _Trimmed(sys.stdout))
-    )
-
-
-class _Trimmed:
-    """Removes the trailing blanks that tables write to a stream."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return self._stream.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
 def show(*parts: Any) -> None:
     """Print texts and tables, one below the other."""
-    console().print(*parts, sep="\n")
+    tables.console().print(*parts, sep="\n", crop=False)
 
 
 def emit(document: Any) -> None:
@@ -119,50 +68,6 @@ def _plain_bytes(value: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(value).decode("ascii")}
 
 
-# -- tables ---------------------------------------------------------------------------------------
-
-
-def table(*headings: str, right: Sequence[str] = ()) -> Table:
-    """Return an empty table. The columns named in `right` are right-aligned."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in headings:
-        made.add_column(heading, justify="right" if heading in right else "left")
-    return made
-
-
-def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
-    """Return a table of names and values, one pair per line."""
-    made = Table.grid(padding=(0, 2, 0, 0))
-    made.add_column(style="cyan", no_wrap=True)
-    made.add_column(overflow="fold")
-    for name, value in pairs:
-        made.add_row(name, value)
-    return made
-
-
-def name(text: str) -> Text:
-    """Return a name from a file, escaped."""
-    return Text(describe.escape(text), style="bold")
-
-
-def kind(field: pa.Field) -> str:
-    """Return the type of a field in short words."""
-    dtype = (field.metadata or {}).get(types.DTYPE_KEY)
-    return describe.escape(describe.kind(field.type, dtype))
-
-
-def dim(text: str) -> Text:
-    """Return secondary text."""
-    return Text(text, style="dim")
-
-
-def spread(of: ps.Spread, show: Callable[[Any], str]) -> str:
-    """Return the minimum, maximum and mean of numbers as text, or one number if all are equal."""
-    if of.min == of.max:
-        return f"{show(of.min)} each" if of.count > 1 else show(of.min)
-    return f"{show(of.min)} … {show(of.max)}, mean {show(of.mean)}"
-
-
 def print_damage(ds: ps.Dataset) -> None:
     """List the skipped regions on stderr."""
     for region in ds.damage:
@@ -189,17 +94,10 @@ def show_summary(
             facts["text_columns"] = made.text_columns
         emit({"paths": made.paths, **facts})
         return
-    click.echo(summary_line(made))
+    click.echo(made.line())
     print_notes(made)
     for ds in sources or ():
         print_damage(ds)
-
-
-def summary_line(made: ps.Summary) -> str:
-    """What was written, in one line."""
-    records, size = describe.records(made.num_records), describe.size(made.num_bytes)
-    where = made.paths[0] if len(made.paths) == 1 else f"{len(made.paths)} files, {made.paths[0]} …"
-    return f"{records}, {size}: {describe.escape(where)}"
 
 
 def print_notes(made: ps.Summary) -> None:
@@ -228,16 +126,12 @@ def progress(title: str) -> Generator[Progress | None]:
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import TextColumn, TimeRemainingColumn
 
-    shown = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+    shown = _bar(
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[figures]}", markup=False),
         TimeRemainingColumn(compact=True),
-        console=_Console(stderr=True, highlight=False, markup=False),
-        transient=True,
     )
     task = shown.add_task(title, total=None, figures="")
 
@@ -257,15 +151,9 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
     if not _is_watched():
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeElapsedColumn
 
-    shown = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        TimeElapsedColumn(),
-        console=_Console(stderr=True, highlight=False, markup=False),
-        transient=True,
-    )
+    shown = _bar(TimeElapsedColumn())
     task = shown.add_task(title, total=1.0)
 
     def report(what: str, part: float) -> None:
@@ -273,6 +161,14 @@ def shares(title: str = "bench") -> Generator[Callable[[str, float], None] | Non
 
     with shown:
         yield report
+
+
+def _bar(*columns: rich.progress.ProgressColumn) -> rich.progress.Progress:
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    title = TextColumn("{task.description}", markup=False)
+    console = tables.SafeConsole(stderr=True, highlight=False, markup=False)
+    return Progress(title, BarColumn(bar_width=24), *columns, console=console, transient=True)
 
 
 def _is_watched() -> bool:

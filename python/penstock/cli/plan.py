@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, opened, reading, source_argument
 
@@ -19,7 +18,6 @@ _ORDERS = (
     *("sequential", "shuffled", "blocked", "buffered", "interleaved"),
     *("weighted", "balanced", "mixture"),
 )
-_MOST_RANKS = 64
 
 
 @click.command(
@@ -30,6 +28,7 @@ Examples:
   penstock plan 'train-*.tfrecord' --batch-size 64 --order shuffled --seed 1 --audit
   penstock plan train.tfrecord --batch-size 32 --position 4096 --uneven pad --json
   penstock plan train.tfrecord --batch-size 64 --order balanced --by label --audit
+  penstock plan train.tfrecord --batch-size 64 --buckets tokens=128,512,2048 --audit
   penstock plan a.tfrecord b.tar --batch-size 64 --order mixture --share 0.75 --share 0.25
 """,
 )
@@ -53,24 +52,24 @@ Examples:
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="Records in the buffer of the order buffered.",
+    help="Number of records in the buffer, for --order buffered.",
 )
 @click.option(
     "--by",
     metavar="COLUMN",
-    help="Column of weights for the order weighted, or of labels for balanced.",
+    help="Column of weights for --order weighted, or of labels for --order balanced.",
 )
 @click.option(
     "--share",
     "shares",
     type=float,
     multiple=True,
-    help="Share of a SOURCE in the order mixture; give one for each SOURCE.",
+    help="Share of a SOURCE for --order mixture; give one for each SOURCE.",
 )
 @click.option(
     "--epoch-records",
     type=click.IntRange(min=0),
-    help="Length of an epoch of weighted, balanced and mixture. [default: the number of records]",
+    help="Length of an epoch for --order weighted, balanced or mixture. [default: the number of records]",
 )
 @click.option(
     "--epoch", type=click.IntRange(min=0), default=0, show_default=True, help="Number of the epoch."
@@ -88,6 +87,15 @@ Examples:
     default="wrap",
     show_default=True,
     help="What to do with records that do not divide evenly among ranks.",
+)
+@click.option(
+    "--buckets",
+    multiple=True,
+    metavar="COLUMN=SIZES",
+    help="Batches of lists of similar length, such as tokens=128,512,2048.",
+)
+@click.option(
+    "--truncate", is_flag=True, help="Shorten lists that are longer than the largest bucket."
 )
 @click.option("--drop-last", is_flag=True, help="Leave out the last step if it is not full.")
 @click.option(
@@ -110,6 +118,8 @@ def command(
     epoch: int,
     position: int,
     uneven: Any,
+    buckets: tuple[str, ...],
+    truncate: bool,
     drop_last: bool,
     audit: bool,
     format: str | None,
@@ -118,7 +128,7 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> int:
-    """Show which records each rank reads in an epoch. Only the column of --by is read.
+    """Show which records each rank reads in an epoch. Only the columns of --by and --buckets are read.
 
     `penstock.Loader` uses the same arithmetic. With the same options it reads these records.
     """
@@ -154,15 +164,22 @@ def command(
             drop_last=drop_last,
             threads=threads,
             epoch=epoch,
+            buckets=_buckets(buckets),
+            truncate=truncate,
         )
+        if buckets and position:
+            raise ValueError(
+                "--position does not apply with --buckets, whose state has a count of each bucket"
+            )
         if position > loader.plan.length:
             raise ValueError(f"--position {position}: the epoch has {loader.plan.length} positions")
-        loader.load_state_dict({**loader.state_dict(), "position": position})
+        if position:
+            loader.load_state_dict({**loader.state_dict(), "position": position})
     report = ps.plan(loader, audit=audit)
     if as_json:
         output.emit({**asdict(report), "ok": report.ok})
     else:
-        _show(report)
+        output.show(report)
     return 0 if report.ok else 1
 
 
@@ -186,6 +203,20 @@ def _check_options(
         raise click.UsageError(f"--epoch-records does not apply with --order {order}")
 
 
+def _buckets(words: tuple[str, ...]) -> dict[str, list[int]] | None:
+    """The buckets of some `COLUMN=SIZES`, by column."""
+    found: dict[str, list[int]] = {}
+    for word in words:
+        name, _, sizes = word.rpartition("=")
+        try:
+            found[name] = [int(size) for size in sizes.split(",")]
+        except ValueError:
+            raise click.UsageError(
+                f"--buckets {word!r} is not COLUMN=SIZES, such as tokens=128,512,2048"
+            ) from None
+    return found or None
+
+
 def _column(ds: Any, name: str | None) -> Any:
     """Return a column of one value per record, as an array with the type of the column."""
     import numpy as np
@@ -201,57 +232,3 @@ def _column(ds: Any, name: str | None) -> Any:
     if not all(isinstance(values, np.ndarray) and values.ndim == 1 for values in found):
         raise click.UsageError(f"--by: {name!r} does not have one value per record")
     return np.concatenate(found) if found else np.zeros(0)
-
-
-def _show(report: ps.PlanReport) -> None:
-    start, stop = report.dropped
-    filled = sum(rank.num_padding for rank in report.ranks)
-    words = [f"{name} {value}" for name, value in report.order.items() if name != "name"]
-    pairs = [
-        ("records", describe.count(report.num_records)),
-        ("order", ", ".join([str(report.order["name"]), *words])),
-        ("epoch", f"{report.epoch}, from position {describe.count(report.position)}"),
-        ("steps", f"{describe.count(report.num_steps)} on every rank"),
-        ("a step", f"{len(report.ranks)} ranks of {describe.records(report.batch_size)}"),
-        (
-            "dropped",
-            f"{describe.records(stop - start)}, at positions {start} to {stop - 1}"
-            if stop > start
-            else "none",
-        ),
-        (_FILLED[report.uneven], describe.count(filled) if filled else "none"),
-    ]
-    right = ("rank", "batches", "records", "files", "bytes")
-    shown = output.table(
-        "rank", "batches", "records", "files", "bytes", "begins", "ends", right=right
-    )
-    for rank in report.ranks[:_MOST_RANKS]:
-        shown.add_row(*_row(rank))
-    parts: list[Any] = [output.facts(pairs), "", shown]
-    if len(report.ranks) > _MOST_RANKS:
-        parts.append(
-            output.dim(f"and {len(report.ranks) - _MOST_RANKS} more ranks: --json has all")
-        )
-    output.show(*parts)
-    if report.coverage is not None:
-        click.echo()
-        for line in str(report.coverage).splitlines():
-            click.echo(describe.escape(line))
-
-
-_FILLED = {
-    "wrap": "read again",
-    "pad": "masked",
-    "drop": "filled up",
-}
-
-
-def _row(rank: Any) -> list[str]:
-    return [
-        str(rank.rank),
-        describe.count(rank.num_batches),
-        describe.count(rank.num_records),
-        "–" if rank.num_shards is None else describe.count(rank.num_shards),
-        "–" if rank.num_bytes is None else "~" + describe.size(rank.num_bytes),
-        *(", ".join(map(str, few)) + " …" for few in (rank.first_batch, rank.last_batch)),
-    ]

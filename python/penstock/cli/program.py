@@ -170,9 +170,9 @@ def _print_error(message: str) -> None:
 
 def _printable(message: str) -> str:
     """Escape a message, so that no name from a file can control the terminal."""
-    from penstock.cli.output import printable
+    from penstock import tables
 
-    return printable(message)
+    return tables.printable(message)
 
 
 def _leave_pipe() -> None:

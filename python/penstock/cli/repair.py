@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
-from penstock.cli.verify import show_report
 
 
 @click.command(
@@ -50,9 +48,9 @@ def command(
 ) -> None:
     """Copy all intact records out of damaged files.
 
-    Payloads are copied unchanged. If only the head of a record is damaged and the checksum of its
-    payload is right, the record is restored. Records that cannot be decoded are left out. The exit
-    status is 0 if any record was kept or nothing was damaged. The report lists what was left out.
+    Payloads are copied unchanged. If only the header of a record is damaged and the checksum of its payload is right,
+    the record is restored. Records that cannot be decoded are left out. The exit status is 0 if any record was kept or
+    nothing was damaged. The report lists what was left out.
     """
     import penstock as ps
 
@@ -72,9 +70,6 @@ def command(
     if as_json:
         output.emit(report.to_dict())
     else:
-        show_report(report, "kept")
-        click.echo("")
-        for path in report.paths:
-            click.echo("wrote " + describe.escape(path))
+        output.show(report)
     if not report.ok and not report.num_records:
         raise click.exceptions.Exit(1)

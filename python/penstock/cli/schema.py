@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.text import Text
 
 from penstock import describe
 from penstock.cli import output
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     import penstock as ps
-
-_MOST_NAMES = 3
-"""The most names of files without a field to print; JSON has all."""
 
 
 @click.command(
@@ -68,14 +64,14 @@ def command(
     elif as_json:
         output.emit(_document(found))
     else:
-        _show(found, is_raw=options["raw"])
+        output.show(found)
 
 
 def _comment(found: ps.Schemas) -> str:
     """Return the comment above a description: fields whose type differs between files, and whether records that were
     not read may have more fields."""
-    records = _inferred_from(found)
-    lines = [line for field in found.fields if field.otherwise for line in _gaps(field, found)]
+    records = found.inferred_from
+    lines = [line for field in found.fields if field.otherwise for line in found.gaps(field)]
     if records is not None and not found.is_whole:
         if len(found.files) < found.num_files:
             records += f" (there are {describe.count(found.num_files)})"
@@ -91,7 +87,7 @@ def _module(description: str) -> str:
 
 def _document(found: ps.Schemas) -> dict[str, Any]:
     return {
-        "inferred_from": _inferred_from(found),
+        "inferred_from": found.inferred_from,
         "num_files": found.num_files,
         "num_files_compared": len(found.files),
         "is_whole": found.is_whole,
@@ -131,70 +127,6 @@ def _differing(found: ps.Schemas) -> list[dict[str, Any]]:
     return [file for file in files.values() if any(file[kind] for kind in kinds)]
 
 
-def _inferred_from(found: ps.Schemas) -> str | None:
-    """Return the name of the records from which the fields were inferred, or None if the fields are stored."""
-    files = [file for file in found.files if file.inferred_from is not None]
-    if len(files) < 2:
-        return files[0].inferred_from if files else None
-    whole = sum(file.is_whole for file in files)
-    part = len(files) - whole
-    said = [f"all records of {describe.count(whole)}"] if whole else []
-    said += [f"the first records of {describe.count(part)}"] if part else []
-    return f"{' and '.join(said)} files"
-
-
 def _shape(type_: pa.DataType) -> list[int] | None:
     shape = getattr(type_, "shape", None)
     return None if shape is None else [int(size) for size in shape]
-
-
-def _show(found: ps.Schemas, *, is_raw: bool) -> None:
-    shown = output.table("field", "type", "")
-    for presence in found.fields:
-        field = presence.field
-        type_ = output.kind(field)
-        note = "" if field.nullable else "never null"
-        shown.add_row(describe.escape(field.name), type_, output.dim(note))
-    parts: list[Any] = [shown, ""]
-    records = _inferred_from(found)
-    said = "stored in the file" if records is None else f"inferred from {records}"
-    if is_raw:
-        said = "undecoded records, whose fields are not inferred"
-    if found.num_files > 1:
-        said += f"; {_compared(found)}"
-    parts.append(output.dim(describe.escape(said)))
-    for presence in found.fields:
-        parts += [Text(describe.escape(line), style="yellow") for line in _gaps(presence, found)]
-    output.show(*parts)
-
-
-def _gaps(presence: ps.FieldPresence, found: ps.Schemas) -> list[str]:
-    name, total = presence.field.name, describe.count(len(found.files))
-    kinds = [
-        (f"{name}: missing in", list(presence.lacking)),
-        (f"{name}: without a value in", list(presence.empty)),
-    ]
-    usual = describe.kind(presence.field.type)
-    for type_ in dict.fromkeys(type_ for _, type_ in presence.otherwise):
-        paths = [path for path, other in presence.otherwise if other == type_]
-        kind = describe.kind(type_)
-        kinds.append((f"{name}: {kind if kind != usual else type_} in", paths))
-    return [
-        f"{said} {describe.count(len(paths))} of {total} files: {_listed(paths)}"
-        for said, paths in kinds
-        if paths
-    ]
-
-
-def _compared(found: ps.Schemas) -> str:
-    looked, total = describe.count(len(found.files)), describe.count(found.num_files)
-    whose = f"all {total} files" if looked == total else f"{looked} of {total} files"
-    verdict = "the same fields" if found.same_everywhere else "not the same fields"
-    return f"compared {whose}: {verdict}"
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (
-        f" and {describe.count(more)} more" if more > 0 else ""
-    )

@@ -27,7 +27,7 @@ Examples:
     type=NAMES,
     required=True,
     metavar="NAME,…",
-    help="The field to sort by; a further one decides where those before are equal.",
+    help="The field to sort by; a second field orders records with equal values in the first, and so on.",
 )
 @click.option("--descending", is_flag=True, help="The largest values first.")
 @writing()
@@ -35,7 +35,7 @@ Examples:
 def command(
     source: tuple[str, ...], into: str, by: list[str], as_json: bool, **options: Any
 ) -> None:
-    """Write the records of SOURCE in the order of a field. Equal ones keep their order.
+    """Write the records of SOURCE sorted by a field. Records with equal values keep their order.
 
     NaN comes after all numbers, and null last, in either direction.
     """

@@ -38,13 +38,14 @@ Examples:
     default="train=0.8,val=0.1,test=0.1",
     show_default=True,
     metavar="NAME=PART,…",
-    help="The part of the records that each split gets.",
+    help="The share of the records that each split gets.",
 )
 @click.option(
     "--by",
     type=NAMES,
     metavar="NAME,…",
-    help="Let the values of these fields decide: equal ones stay together, whatever is added later.",
+    help="Choose splits by the values of these fields: records with equal values stay together, "
+    "even if more records are added later.",
 )
 @click.option(
     "--seed",
@@ -53,7 +54,11 @@ Examples:
     show_default=True,
     help="Another seed makes other splits.",
 )
-@click.option("--stratify", metavar="NAME", help="Divide the records of each value of this field.")
+@click.option(
+    "--stratify",
+    metavar="NAME",
+    help="Divide the records of each value of this field by the shares.",
+)
 @writing(shard_bytes=False)
 @json_option
 def command(
@@ -85,7 +90,7 @@ def command(
         )
         return
     for name, part in made.items():
-        click.echo(f"{describe.escape(name)}: {output.summary_line(part)}")
+        click.echo(f"{describe.escape(name)}: {part.line()}")
     output.print_notes(next(iter(made.values())))
 
 
@@ -95,7 +100,7 @@ def _parts_of(shares: list[str]) -> dict[str, float]:
         try:
             found[name] = float(text)
         except ValueError:
-            raise click.UsageError(f"--shares: {text!r} is not a part of 1, such as 0.1") from None
+            raise click.UsageError(f"--shares: {text!r} is not a fraction such as 0.1") from None
     return found
 
 

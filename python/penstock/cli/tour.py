@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
-from penstock import describe
-from penstock.cli import demo_data, output, tour_tensorflow
+from penstock import describe, tables
+from penstock.cli import demo_data, tour_tensorflow
 from penstock.cli.narrate import Narrator
 
 _TIMES = 3
@@ -103,8 +103,8 @@ def _look(tour: Narrator) -> None:
 def _random_access(tour: Narrator, table: pa.Table) -> None:
     tour.chapter("Random access")
     tour.say(
-        """A TFRecord file has no table of contents, so penstock makes one. For this it reads the heads
-        of the records, not their payloads."""
+        """A TFRecord file has no table of contents, so penstock makes one. For this it reads the headers of the
+        records, not their payloads."""
     )
 
     def index() -> list[str]:
@@ -129,7 +129,7 @@ def _take(tour: Narrator, source: str, table: pa.Table, what: str) -> None:
     batches, taken = tour.run(take, ds, draws, times=_TIMES)
     tour.figure(what, taken, draws.size)
     is_same = _is_same(batches[0], table.take(pa.array(draws[0])))
-    tour.check(f"{what} gives what was written", is_same)
+    tour.check(f"{what} returns what was written", is_same)
 
 
 def _scan(tour: Narrator, table: pa.Table) -> None:
@@ -153,7 +153,7 @@ def _scan(tour: Narrator, table: pa.Table) -> None:
     tour.printed(f"mean label: {mean:.4f}")
     tour.figure("scan, one column to NumPy", taken, len(table), num_bytes)
     expected = float(table["label"].to_numpy().mean())
-    tour.check("the mean is that of what was written", mean == expected)
+    tour.check("the mean is the same as before writing", mean == expected)
 
 
 def _other_libraries(tour: Narrator) -> None:
@@ -210,7 +210,7 @@ def _damage(tour: Narrator) -> None:
 
     (num_records, regions), _ = tour.run(skip)
     tour.printed(f"{describe.records(num_records)}, {len(regions)} region skipped")
-    # No record is lost if the bit is in a head, because the payload has its own checksum.
+    # No record is lost if the bit is in a header, because the payload has its own checksum.
     lost = sum(region.num_records or 0 for region in regions)
     right = len(regions) == 1 and lost <= 1 and num_records == len(ps.open(good)) - lost
     tour.check("all other records are delivered", right)
@@ -251,7 +251,7 @@ def _convert(tour: Narrator) -> None:
 def _end(tour: Narrator) -> None:
     tour.chapter("What was measured")
     headings = ("time", "records", "bytes")
-    shown = output.table("", *headings, right=headings)
+    shown = tables.table("", *headings, right=headings)
     for figure in tour.figures:
         shown.add_row(figure.what, *figure.cells())
     tour.printed(shown)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-from rich.text import Text
 
 from penstock import describe, errors
 from penstock.cli import output
@@ -21,8 +20,6 @@ from penstock.cli.options import (
 
 if TYPE_CHECKING:
     import penstock as ps
-
-_MOST_FINDINGS = 50
 
 
 @click.command(
@@ -73,7 +70,7 @@ def command(
     if as_json:
         output.emit(report.to_dict())
     else:
-        show_report(report, "intact")
+        output.show(report)
         files = sorted({_shard_of(f, report.paths) for f in report.findings if _is_repairable(f)})
         # Without a readable record, repair would write empty files.
         if files and report.num_records:
@@ -96,40 +93,3 @@ def _shard_of(finding: ps.Finding, paths: Sequence[str]) -> str:
     """Return the path that was read: the finding's file, or the folder that contains the file."""
     inside = (path for path in paths if finding.file.startswith(path.rstrip("/") + "/"))
     return finding.file if finding.file in paths else next(inside, finding.file)
-
-
-def show_report(report: ps.Report, done: str) -> None:
-    """Print the verdict of a report, then its findings."""
-    errors = [finding for finding in report.findings if finding.severity == "error"]
-    notes = len(report.findings) - len(errors)
-    line = Text()
-    verdict = "ok" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
-    line.append(verdict, style="bold green" if not errors else "bold red")
-    records = describe.records(report.num_records)
-    line.append(f": {records} {done}, {describe.size(report.num_bytes)} read")
-    lost = report.num_lost
-    if errors:
-        number = "an unknown number of records" if lost is None else describe.records(lost)
-        line.append(f", {number} lost")
-    if notes:
-        line.append(f", {notes} notes" if notes > 1 else ", 1 note")
-    parts: list[Any] = [line]
-    for finding in report.findings[:_MOST_FINDINGS]:
-        parts += ["", *_finding(finding)]
-    if len(report.findings) > _MOST_FINDINGS:
-        left = len(report.findings) - _MOST_FINDINGS
-        parts += ["", output.dim(f"and {describe.count(left)} more: --json lists all")]
-    output.show(*parts)
-
-
-def _finding(finding: ps.Finding) -> list[Any]:
-    head = Text()
-    head.append(describe.escape(finding.file), style="bold")
-    record = "" if finding.record is None else f" record {describe.count(finding.record)},"
-    head.append(f":{record} bytes {finding.start_byte} to {finding.end_byte}")
-    style = "red" if finding.severity == "error" else "yellow"
-    body = Text("  ").append(finding.kind, style=style)
-    body.append(f": {describe.escape(finding.message)}")
-    if finding.restored:
-        body.append(" (the checksum of its payload is right)")
-    return [head, body]

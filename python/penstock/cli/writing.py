@@ -1,4 +1,4 @@
-"""What the commands that write chosen records share: options, and the source that they pass to the API."""
+"""The shared part of commands that write chosen records: their options, and the source that they pass to the API."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ READING_DEFAULTS = {
     "format": None,
     "read": (),
     "types": None,
+    "hive": False,
     "raw": False,
     "checksums": "all",
     "damage": "error",
@@ -47,7 +48,7 @@ _OPTIONS = (
     click.option(
         "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
     ),
-    reading("format", "read", "types", "raw", "checksums", "damage", "index"),
+    reading("format", "read", "types", "hive", "raw", "checksums", "damage", "index"),
     reading("limits", "threads", "dialect", "infer"),
 )
 
@@ -65,16 +66,16 @@ def writing(*, shard_bytes: bool = True) -> Callable[[Function], Function]:
 
 
 def source_of(source: Sequence[str], options: dict[str, Any]) -> Any:
-    """Take the reading options out of the options, and return what the API is to read.
+    """Remove the reading options from `options`, and return the source: a Dataset opened with them, or a path.
 
-    A path lets the payloads of a TFRecord pass to another one unparsed; reading options need a Dataset.
+    A path is returned if there are no reading options. Payloads can then be copied from TFRecord to TFRecord unparsed.
     """
     reads = {word: options.pop(word) for word in READING_DEFAULTS}
     return one_or_many(source) if reads == READING_DEFAULTS else opened(source, **reads)
 
 
 def datasets_of(source: Any) -> tuple[ps.Dataset, ...]:
-    """The dataset that was read, if `source_of` opened one, for what was skipped in it."""
+    """The dataset that `source_of` has opened, whose skipped regions are reported; empty if it returned a path."""
     return (source,) if isinstance(source, ps.Dataset) else ()
 
 

@@ -1,4 +1,4 @@
-"""Checks, casts and selections of record batches, shared by the formats that pyarrow reads."""
+"""Checks, casts and selects parts of record batches, for the formats that pyarrow reads."""
 
 from __future__ import annotations
 
@@ -19,8 +19,17 @@ from penstock.errors import FormatError, RecordIndexError, SchemaError
 
 
 def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
-    """Raise SchemaError for the first field of `wanted` that `found`, the file's schema, does not have exactly once. If
-    earlier files `settled` the schema, also raise it for a float column that the schema's type would round."""
+    """Raise SchemaError for the first field of `wanted` that is missing from `found` (the file's schema) or appears in
+    it more than once. If `settled`, the wanted schema comes from earlier files, and a float column that it would round
+    is an error, too."""
+    known = set(found.names)
+    lacks = tuple(name for name in wanted.names if name not in known)
+    if lacks:
+        error = _no_column(found, lacks[0], path)
+        error.lacks = lacks
+        if settled:
+            error.hint = "open(..., schema=...) gives nulls for columns that a file lacks"
+        raise error
     for field in wanted:
         own = found.field(position(found, field.name, path))
         if settled and rounds(own.type, field.type):
@@ -55,8 +64,12 @@ def position(schema: Any, name: str, path: str) -> int:
     if places:
         message = f"{len(places)} columns have this name, so none can be requested by name"
         raise SchemaError(message, file=path, field=name)
+    raise _no_column(schema, name, path)
+
+
+def _no_column(schema: Any, name: str, path: str) -> SchemaError:
     known = ", ".join(schema.names[:20]) + (", ..." if len(schema.names) > 20 else "")
-    raise SchemaError(f"no such column; the file has: {known}", file=path, field=name)
+    return SchemaError(f"no such column; the file has: {known}", file=path, field=name)
 
 
 def projected(schema: Any, columns: Projection, path: str) -> Any:
@@ -105,7 +118,8 @@ def _cast(array: Any, field: Any, path: str) -> Any:
 
 
 def same_columns(batch: Any, schema: Any, path: str) -> Any:
-    """The batch itself, if its column names are those of the schema. Its types may differ: they are cast later."""
+    """Return the batch. Raises SchemaError unless its column names are those of the schema. The types may differ,
+    because they are cast later."""
     if batch.schema.names != schema.names:
         raise SchemaError(
             "the columns of a batch differ from those of the file",
@@ -117,7 +131,7 @@ def same_columns(batch: Any, schema: Any, path: str) -> Any:
 
 
 def checked(batch: Any, path: str) -> Any:
-    """Validate a batch and return it. An invalid array of a manipulated file could crash the process."""
+    """Validate a batch and return it. An invalid array from a manipulated file could crash the process."""
     fault = _fault_of(batch)
     if fault is not None:
         raise FormatError(f"the batch is invalid: {fault}", file=path) from fault
@@ -133,7 +147,7 @@ class BatchCheck:
         self._kept: tuple[Any, Any] | None = None
 
     def kept(self, key: Any) -> Any:
-        """The kept invalid batch, or None if it has another key."""
+        """The kept invalid batch if its key is `key`, else None."""
         kept = self._kept  # read only once, because several threads use it
         return kept[1] if kept is not None and kept[0] == key else None
 
@@ -150,9 +164,8 @@ class BatchCheck:
                 return batch if records is None else gather(batch, records)
             self._kept = key, batch
         if records is not None and (np.diff(records) != 1).any():
-            return checked(
-                batch, self._path
-            )  # only consecutive rows can be selected without using the offsets
+            # Selecting other than consecutive rows would use the offsets, which may be invalid.
+            return checked(batch, self._path)
         start = 0 if records is None or not len(records) else int(records[0])
         rows = batch if records is None else batch.slice(start, len(records))
         fault = _fault_of(rows)
@@ -166,8 +179,8 @@ class BatchCheck:
 def sound_runs(
     read: Callable[[Selection], Any], records: np.ndarray, first_record: int, last_record: int
 ) -> Iterator[tuple[int, Any]]:
-    """Yield a batch and the number of its first record or, if a record is invalid, each run of consecutive requested
-    records. `read` returns rows of the batch (all for None), validated."""
+    """Yield (number of the first record, rows): the whole batch or, if one of its records is invalid, each run of
+    consecutive requested records. `read` validates and returns rows of the batch (all rows for None)."""
     try:
         whole = read(None)
     except FormatError as error:
@@ -192,7 +205,7 @@ def _fault_of(batch: Any) -> Exception | None:
 
 
 def _first_unsound(batch: Any) -> int | None:
-    """The first row that is invalid by itself; None if only the batch as a whole is."""
+    """The first row that is invalid by itself; None if the batch is invalid only as a whole."""
     low, high = 0, batch.num_rows
     while high - low > 1:
         middle = (low + high) // 2
@@ -232,7 +245,7 @@ def empty_columns(num_records: int) -> Any:
 
 
 WHOLE = "whole"
-"""Value of `Chunk.data` for a chunk of all records of a shard, of which `gather_parts` selects some."""
+"""Value of `Chunk.data` for a chunk that has all records of a shard. `gather_parts` selects the requested records."""
 
 
 def gather_parts(

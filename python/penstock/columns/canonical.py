@@ -1,4 +1,4 @@
-"""Values in a form in which equal values have equal bytes, whatever the Arrow type that held them.
+"""Converts values to a form in which equal values have equal bytes, whatever their Arrow type was.
 
 | values | form |
 |---|---|
@@ -6,7 +6,7 @@
 | floats | float64, with one NaN and without -0.0 |
 | texts, bytes, images, the names of labels | bytes |
 | tensors, lists of any kind, maps | lists |
-| structs | structs whose fields are numbered |
+| structs | structs whose fields have numbers as names |
 
 So int32 5 equals int64 5, and a text equals its UTF-8 bytes. An integer never equals a float: 5 is not 5.0.
 """
@@ -66,18 +66,23 @@ def _scalars(array: Any) -> Any:
     type_ = array.type
     if _kinds.is_null(type_) or type_ in (pa.int64(), pa.uint64(), pa.binary(), pa.large_binary()):
         return array
+    if _kinds.is_decimal(type_):
+        return array.cast(pa.string()).cast(pa.binary())
+    if _kinds.is_large_string(type_):
+        return array.cast(pa.large_binary())
+    if is_text(type_) or type_ == pa.binary_view() or _kinds.is_fixed_size_binary(type_):
+        return array.cast(pa.binary())
+    return _integers(array)
+
+
+def _integers(array: Any) -> Any:
+    type_ = array.type
     if _kinds.is_unsigned_integer(type_):
         return array.cast(pa.uint64())
     if _kinds.is_date32(type_) or _kinds.is_time32(type_):
         return array.cast(pa.int32()).cast(pa.int64())
     if _kinds.is_integer(type_) or _kinds.is_boolean(type_) or _kinds.is_temporal(type_):
         return array.cast(pa.int64())
-    if _kinds.is_decimal(type_):
-        array = array.cast(pa.string())
-    if _kinds.is_large_string(array.type):
-        return array.cast(pa.large_binary())
-    if is_text(array.type) or type_ == pa.binary_view() or _kinds.is_fixed_size_binary(type_):
-        return array.cast(pa.binary())
     raise pa.ArrowNotImplementedError("no rule for this type")
 
 

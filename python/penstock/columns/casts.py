@@ -1,4 +1,4 @@
-"""Casts of columns that refuse to change a value."""
+"""Casts columns, and refuses to change a value."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.columns.types import cast_values, is_fixed_tensor, is_list
 def map_values(
     given: pa.DataType, value: Callable[[pa.DataType], pa.DataType | None]
 ) -> pa.DataType | None:
-    """The list type with `value` applied to its innermost value type. None if `value` returns None, and for list views.
-    Extension types count as their storage types."""
+    """The list type with `value` applied to its innermost value type. None if `value` returns None, or if the type is
+    or contains a list view. An extension type is treated as its storage type."""
     types = pa.types
     if isinstance(given, pa.BaseExtensionType):
         return map_values(given.storage_type, value)
@@ -68,7 +68,7 @@ def check_survived(array: Any, made: Any) -> None:
         wide, made = (x.cast(pa.float64(), safe=False) for x in (array, made))
         lost = array.filter(compute.and_(compute.is_inf(made), compute.not_equal(wide, made)))
         if len(lost):
-            raise pa.ArrowInvalid(f"{lost[0].as_py()} is beyond its range")
+            raise pa.ArrowInvalid(f"{lost[0].as_py()} is outside the range of the type {type_}")
 
 
 def _stored(array: Any) -> Any:
@@ -84,8 +84,8 @@ def _inside(array: Any) -> dict[str, Any]:
 
 
 def in_microseconds(column: Any) -> Any:
-    """Convert nanosecond times to microseconds if that loses nothing, because Python has no nanosecond values: pyarrow
-    would import pandas and return its values."""
+    """Convert nanosecond times to microseconds if that loses nothing. Python has no type for nanoseconds, so for them
+    pyarrow would import pandas and return pandas objects."""
     given = column.type
     if not pa.types.is_temporal(given) and not is_list(given):
         return column
@@ -109,7 +109,7 @@ def _microseconds_of(type_: pa.DataType) -> pa.DataType:
 def first_unfit(
     column: Any, cast: Callable[[Any], Any], refusals: tuple[type[Exception], ...]
 ) -> int:
-    """The first row that a cast refuses. It must refuse at least one."""
+    """The first row that a cast refuses. The cast must refuse at least one row."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

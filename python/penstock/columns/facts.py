@@ -1,6 +1,6 @@
-"""Reads small JSON texts from untrusted files: journals, overlays, type metadata, foreign indexes.
+"""Reads small JSON texts from untrusted files: journals, overlays, type metadata, index files of other programs.
 
-Sizes are limited, and every value is read by its expected type, so that unexpected content raises `FormatError`.
+Sizes are limited, and the type of every value is checked, so unexpected content raises `FormatError`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def parsed(text: bytes | str, most_bytes: int = MOST_BYTES) -> Any:
 
 
 def _check_values(text: bytes | str) -> None:
-    """Limit the number of values, estimated from the characters that precede them."""
+    """Limit the number of values. It is estimated by counting the characters that can precede a value."""
     if isinstance(text, str):
         marks = sum(map(text.count, ("[", "{", ":", ",")))
     else:
@@ -138,7 +138,8 @@ def is_path(value: Any) -> TypeGuard[str]:
 
 
 def is_text(value: Any) -> TypeGuard[str]:
-    """Whether a JSON value is a text of valid Unicode, without half surrogate pairs, which JSON allows."""
+    """Whether a JSON value is a text of valid Unicode. JSON also allows texts with unpaired surrogates, which are
+    invalid."""
     if not isinstance(value, str):
         return False
     try:

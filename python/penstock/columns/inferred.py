@@ -1,4 +1,4 @@
-"""Schema metadata that records which records the schema was inferred from."""
+"""Schema metadata about the records from which the schema was inferred."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _NO_RECORDS = "no records"
 
 @dataclass(frozen=True, slots=True)
 class InferredFrom:
-    """The first records, or all records, of `place`: a file, or `files(n)`."""
+    """The records from which a schema was inferred: the first `num_records`, or all, of `place`, which is a file's name
+    or the text of `files(n)`."""
 
     num_records: int
     is_all: bool = True
@@ -65,7 +66,8 @@ def has_no_records(schema: pa.Schema) -> bool:
 
 
 def in_every_record(schema: pa.Schema) -> frozenset[str]:
-    """The scalar fields that every examined record has, from the metadata; empty if that is missing or invalid."""
+    """Read from the metadata which scalar fields every examined record has. Empty if the metadata is missing or
+    invalid."""
     try:
         names: Any = parsed((schema.metadata or {}).get(EVERYWHERE_KEY, b"[]"), _MOST_BYTES)
     except FormatError:

@@ -34,7 +34,7 @@ def named(field: pa.Field, names: Names | None) -> pa.Field:
 
 
 def names_of(field: pa.Field) -> Names | None:
-    """The class names in a field's metadata; None without a valid list."""
+    """The class names in a field's metadata; None if there is no valid list."""
     stored = (field.metadata or {}).get(NAMES_KEY)
     if stored is None or not is_label(field.type):
         return None
@@ -65,7 +65,7 @@ def _checked(names: Any) -> Names | None:
 
 def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] | None) -> pa.Schema:
     """The schema to store for a file that keeps class labels as numbers. Each label field lists its names, or becomes a
-    field of numbers if they are unknown.
+    field of numbers if the names are unknown.
 
     Args:
         numbers: the type of the numbers in the file.
@@ -85,7 +85,8 @@ def finished(schema: pa.Schema, numbers: pa.DataType, known: Mapping[str, Any] |
 
 
 def in_common(one: pa.Schema, other: pa.Schema) -> pa.Schema | None:
-    """Merge two schemas that differ only in class names, if one list of names extends the other. None if not."""
+    """Merge two schemas that differ only in class names. None if they also differ in something else, or if neither list
+    of names begins with the other."""
     if one.names != other.names:
         return None
     fields: list[pa.Field] = []
@@ -113,7 +114,9 @@ def as_labels(array: Any, field: pa.Field) -> Any:
     numbers = places.drop_null().to_numpy()
     wrong = numbers[(numbers < 0) | (numbers >= len(names))]
     if len(wrong):
-        message = f"{wrong[0]} is not the number of any of the {len(names)} classes"
+        message = (
+            f"there is no class number {wrong[0]}: the {len(names)} classes are numbered from 0"
+        )
         raise SchemaError(message, field=field.name)
     return _labels(places, names, field.type)
 

@@ -1,4 +1,4 @@
-"""Byte strings and images that a reader passes to a writer as views into the buffers read
+"""Passes byte strings and images from a reader to a writer as views into the buffers that were read
 (docs/decisions/0016-long-values-are-lent-to-writers.md)."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from penstock.errors import LimitError
 
 
 def lent_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema of batches with views in place of byte strings and images. A writer with `takes_views` accepts such
-    batches in place of those of `schema`.
+    """The schema of batches with views in place of byte strings and images. A writer whose format sets `takes_views`
+    accepts such batches in place of those of `schema`.
 
     Example:
         >>> import pyarrow as pa

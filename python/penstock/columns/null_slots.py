@@ -2,8 +2,9 @@
 
 Arrow leaves the contents of a null slot undefined, and pyarrow's `validate(full=True)` does not check them. But
 pyarrow's casts read the views in null slots, and a negative length there crashes the process. All arrays from outside
-(Arrow files, C streams, arrays to be written) therefore pass through this module first. For lists and other strings,
-pyarrow checks the offsets of every slot, and no other type refers to other memory.
+(Arrow files, C streams, arrays to be written) therefore pass through this module first. Other types need no cleaning:
+for lists and other strings, pyarrow checks the offsets of every slot, and the remaining types do not refer to other
+memory.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _VIEW_BYTES = 16
 
 
 def without_garbage(batch: Any) -> Any:
-    """The batch with empty views in its null slots. If they are empty already, it is the same batch.
+    """Return the batch with empty views in its null slots. If they are empty already, return the same batch.
 
     Example:
         >>> import pyarrow as pa
@@ -56,7 +57,7 @@ def has_views(type_: Any) -> bool:
 
 
 def cleaned(array: Any) -> Any:
-    """As `without_garbage`, for an array."""
+    """Like `without_garbage`, for an array."""
     type_, kind = array.type, pa.types
     if not has_views(type_):
         return array

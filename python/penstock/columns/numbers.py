@@ -56,7 +56,8 @@ def as_booleans(mask: np.ndarray) -> pa.BooleanArray:
 
 
 def outside(numbers: np.ndarray, count: int) -> bool:
-    """Whether any of the int64 numbers is outside 0 to `count` - 1. As unsigned, negative numbers are too large."""
+    """Whether any of the int64 numbers is outside 0 to `count` - 1. They are compared as unsigned, so that a negative
+    number is too large."""
     return len(numbers) > 0 and int(numbers.view(np.uint64).max()) >= count
 
 
@@ -87,8 +88,8 @@ def memoryviews(column: Any) -> list[memoryview]:
 
 
 def _of_views(array: Any) -> list[memoryview]:
-    """Read an array of views. A view holds the length, then a short value itself, or four bytes of a long value, the
-    number of a buffer and an offset in it."""
+    """Read an array of views. A view begins with the length of its value. A short value follows in full. For a long
+    value, its first four bytes, the number of a buffer, and an offset in that buffer follow."""
     _, heads, *buffers = array.buffers()
     if heads is None:
         return []

@@ -1,4 +1,4 @@
-"""Converts batches to Python records, as Arrow's `to_pylist`, but with tensors as NumPy arrays."""
+"""Converts batches to Python records, like Arrow's `to_pylist`, but with tensors as NumPy arrays."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from penstock.errors import SchemaError
 
 
 def refuse_bits(schema: pa.Schema, container: str) -> None:
-    """Raise SchemaError for a field whose values are the bits of another dtype, for a container that cannot record the
-    dtype: they would read back as plain numbers or bytes.
+    """Raise SchemaError for a field whose values are the bits of another dtype, such as bfloat16. `container` names a
+    format that cannot record the dtype, so the values would read back as plain numbers or bytes.
 
     Example:
         >>> import pyarrow as pa
@@ -46,8 +46,8 @@ def _bits_in(field: pa.Field) -> str | None:
 
 
 def refuse_ragged(schema: pa.Schema, container: str) -> None:
-    """Raise SchemaError for tensors whose shapes differ by record, also inside lists and structs, for a container that
-    holds only tensors of one shape.
+    """Raise SchemaError for tensors whose shapes differ by record, also inside lists and structs. `container` names a
+    format that holds only tensors of one shape.
 
     Example:
         >>> import pyarrow as pa

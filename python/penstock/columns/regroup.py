@@ -1,7 +1,7 @@
 """Splits a stream of batches into groups that do not depend on how the stream was split into batches.
 
-A group ends at a number of records or bytes of values, counted record by record. The same records therefore always
-form the same groups, and the same bytes of output.
+A group ends at a fixed number of records, or of bytes of values. Both are counted record by record. The same records
+therefore always form the same groups, and the same bytes of output.
 """
 
 from __future__ import annotations

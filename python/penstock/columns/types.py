@@ -32,8 +32,8 @@ DTYPE_KEY = b"penstock.dtype"
 IN_PARTS = pa.struct(
     [pa.field("head", pa.binary(), False), pa.field("body", pa.binary_view(), False)]
 )
-"""Storage of images whose pixels (or files) stay in the buffer read. The head completes pixels to a file, and is empty
-for a file. See `penstock.columns.lending.whole`."""
+"""Storage of images whose bodies are views into the buffer that was read. If the body is only pixels, the head is the
+file header for them; if the body is a whole file, the head is empty. See `penstock.columns.lending.whole`."""
 
 
 class ImageType(pa.ExtensionType):
@@ -204,7 +204,7 @@ def _value_and_axes(type_: Any) -> tuple[Any, int]:
 
 
 _PARAMETERS = re.compile(r"(?:, permutation=\[([0-9,]*)\])?(?:\Z|, (?:dim_names|uniform_shape)=\[)")
-"""The end of pyarrow's text for a type. The permutation comes first, so an axis name cannot imitate it."""
+"""Matches the end of pyarrow's text for a type. The permutation comes first, so an axis name cannot imitate it."""
 
 
 def _refuse_permuted(type_: Any, name: str) -> None:
@@ -226,7 +226,7 @@ def _refuse_permuted(type_: Any, name: str) -> None:
             f"the axes of these tensors are permuted, [{order}], which penstock does not support",
             field=name,
             hint="transpose the values and write the type without a permutation, or read it with pyarrow and pass"
-            " its storage (chunk.storage): values and shapes as they are stored",
+            " its storage (chunk.storage), which has the values and shapes as stored",
         )
 
 
@@ -326,7 +326,7 @@ def is_bytes_view(type_: pa.DataType) -> bool:
 
 
 def cast_values(array: Any, wanted: pa.DataType) -> Any:
-    """As `array.cast(wanted)`, with two workarounds. For an extension type over views, the storage is cast, because
+    """Like `array.cast(wanted)`, with two workarounds. For an extension type over views, the storage is cast, because
     pyarrow 26 would return wrong bytes or crash. A slice of lists is copied, because pyarrow would cast the values of
     all lists."""
     array = _without_rest(array)
@@ -354,7 +354,7 @@ def storage_of(type_: pa.DataType) -> pa.DataType:
 
 
 def row_bytes(type_: pa.DataType) -> int:
-    """The minimum bytes of a row of a column, with or without a value."""
+    """How many bytes a row of a column takes at least, even without a value."""
     type_ = storage_of(type_)
     if pa.types.is_fixed_size_list(type_):
         return type_.list_size * row_bytes(type_.value_type)

@@ -22,8 +22,8 @@ class Waiting(Regroup):
 
     def num_bytes(self, size_of: Callable[[Any], int]) -> int:
         """Estimate the bytes of the waiting records in the file. `size_of` encodes a batch and returns its size. It is
-        called again when the group has doubled. Until then, its last result is scaled, so that few values are encoded
-        often."""
+        called again when the group has doubled. Until then, its last result is scaled, so that the same values are not
+        encoded again and again."""
         if not self._num_waiting:
             return 0
         weight = self.bytes_waiting + self._num_waiting

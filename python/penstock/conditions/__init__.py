@@ -37,6 +37,29 @@ class Bound:
     """One of == < <= > >=."""
     value: int | float | str
 
+    def may_hold(self, low: Any, high: Any) -> bool:
+        """Whether a column with this minimum and maximum (None: with only nulls) may have a value for which the
+        comparison is true. True for types that are not compared here."""
+        if low is None or high is None:
+            return False
+        if not isinstance(low, (int, float, str)):
+            return True  # times and decimals
+        try:
+            if isinstance(self.value, float) and isinstance(low, int):
+                low, high = float(low), float(high)  # as Arrow compares them
+            return bool(_MAY_HOLD[self.operator](low, high, self.value))
+        except (TypeError, ValueError, OverflowError):
+            return True  # evaluating the condition reports that the types do not compare
+
+
+_MAY_HOLD: dict[str, Callable[[Any, Any, Any], bool]] = {
+    "==": lambda low, high, value: low <= value <= high,
+    "<": lambda low, _, value: low < value,
+    "<=": lambda low, _, value: low <= value,
+    ">": lambda _, high, value: high > value,
+    ">=": lambda _, high, value: high >= value,
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -83,7 +106,7 @@ def filter_of(where: Where, names: Sequence[str], reads: Sequence[str] | None = 
 
 
 def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:
-    """Return the columns that an expression of pyarrow.compute may read: those whose name is a word of its text."""
+    """Return the columns that an expression of pyarrow.compute may read: those whose name is a word in its text."""
     text = str(expression)
     if "FieldPath(" in text:  # columns by number
         return list(names)

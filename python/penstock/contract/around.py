@@ -12,7 +12,7 @@ from penstock.contract.format import Chunk, Reader
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
 
 _FEW_RECORDS = 64
-"""Records that are read in one call after a bad record. The number doubles while none is bad."""
+"""How many records are read in one call after a bad record. The number doubles until the next bad record."""
 Found = tuple[int, int, pa.RecordBatch | PenstockError]
 """Rows [first, end) and their batch, or the error that prevents reading them."""
 
@@ -28,8 +28,8 @@ def around(
 
     Args:
         read: reads rows [first, end).
-        row_of: the row that an error is about; None if it names no row. Such an error applies to all rows of the call.
-            If it is about the size of the batch, fewer rows are read in one call.
+        row_of: the row that an error is about; None if it names no row. Then the error applies to all rows of the call;
+            but if it is about the size of the batch, the call is repeated with fewer rows.
         error: the error from reading all rows in one call, if the caller tried that.
     """
     run = last - first
@@ -51,7 +51,8 @@ def around(
             if bad is not None and first <= bad < end:
                 yield from around(read, row_of, first, bad)
                 yield bad, bad + 1, error
-                # Not all that follow, because another bad row may be near, and rows after it would be read in vain.
+                # Do not read all remaining rows in one call: another bad row may be near, and the
+                # rows after it would be read in vain.
                 run = max(2 * (bad - first), _FEW_RECORDS)
                 first, error = bad + 1, None
             elif is_of_a_batch(error) and end - first > 1:
@@ -69,7 +70,8 @@ def is_of_a_batch(error: PenstockError) -> bool:
 
 
 def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
-    """The records of a chunk, by their numbers in it, or errors that prevent reading some of them."""
+    """Yield the records of a chunk, with their numbers in the chunk, and the errors that prevent reading some of
+    them."""
 
     def read(first: int, end: int) -> pa.RecordBatch:
         are_all = first == 0 and end == chunk.num_records
@@ -89,7 +91,7 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
 
 
 def place_of(reader: Reader, chunk: Chunk[Any], record: int) -> int:
-    """Return the place in a chunk of a record of the file; the number of the chunk's records if it is not there."""
+    """Return where in a chunk a record of the file is. If it is not there, return the chunk's number of records."""
     numbers = reader.record_numbers(chunk)
     place = int(np.searchsorted(numbers, record))
     return place if place < len(numbers) and numbers[place] == record else chunk.num_records

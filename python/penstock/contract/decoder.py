@@ -28,10 +28,10 @@ class Places:
     most_bytes: int
     """Maximum bytes of a record with its frame."""
     prove: bool
-    """Whether payloads are compared with their checksums, and these with the index."""
+    """Whether payloads are compared with their checksums, and the checksums with the index."""
 
     def examples(self, records: np.ndarray, plan: _core.ExamplePlan) -> _core.ArrowArray | None:
-        """The columns of a plan for records by number (int64); None if there is any fault."""
+        """Read the columns of a plan for records, given by number (int64). None if there is any fault."""
         return _core.examples_at(
             self.framing,
             self.source.file,
@@ -47,8 +47,8 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class FrameCheck:
-    """A request to compare payloads with their stored checksums and, if given, with those of an index (uint32 for each
-    record), in the same call as decoding if possible."""
+    """A request to compare payloads with their stored checksums, if possible in the same call as decoding. If `indexed`
+    is given, payloads are also compared with these checksums from an index (uint32 for each record)."""
 
     indexed: pa.Array | None = None
 
@@ -66,14 +66,14 @@ class Decoder(ABC):
         ...
 
     def lending(self) -> Decoder:
-        """The same decoder, but if possible with views into the bytes read instead of copies."""
+        """The same decoder. If possible, it returns views into the bytes that were read instead of copies."""
         return self
 
     def decode_at(
         self, places: Callable[[], Places | None], records: np.ndarray, columns: Projection
     ) -> pa.RecordBatch | None:
-        """Read and decode records by number in one call. None if there is a fault, if `places` returns None, or if
-        another way is better."""
+        """Read and decode records by number in one call. None if there is a fault, if `places` returns None, or if the
+        decoder cannot do this."""
         del places, records, columns
         return None
 

@@ -15,13 +15,14 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core
+from penstock import _core, describe
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
 from penstock.contract.options import options_from
 from penstock.contract.regions import Region, several
 from penstock.errors import RecordIndexError, UnsupportedError
 from penstock.limits import Limits
+from penstock.printing.printed import Printed
 from penstock.storage.base import Sink, Source
 from penstock.storage.skipped import SkippedFile
 
@@ -66,7 +67,7 @@ class FormatInfo:
     can_map: bool = False
     """A plain file is read through a memory map if `mmap=True`."""
     compressions: tuple[str, ...] = ()
-    """The compressions of its files, inside or as a whole."""
+    """The compressions that penstock reads: inside a file, or of the file as a whole."""
     can_overlay: bool = True
     """Its records have a fixed order, so an overlay can add fields to them."""
     holds_images: bool = False
@@ -85,7 +86,8 @@ class FormatInfo:
     takes_descriptions: bool = False
     """schema= may also be {name: type or feature}, or a message class; see the format's page."""
     whole_dictionaries: tuple[str, ...] = ()
-    """Columns whose dictionary has all names of the file in every batch; ("*",) for all columns."""
+    """Dictionary columns that have the same dictionary, with all names of the file, in every batch; ("*",) for all
+    columns."""
     holds_examples: bool = False
     """Its payloads may be tf.train.Examples, and records with columns are written as Examples."""
     added_columns: tuple[str, ...] = ()
@@ -110,16 +112,16 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     dialect: str = "protobuf"
     beside: Callable[[str], Source | None] = lambda name: None
-    """Opens a file in the shard's folder by its bare name; None if there is none."""
+    """Opens a file in the shard's folder, given its name without a path. Returns None if there is no such file."""
     settled: bool = False
     """Whether `schema` was inferred from the first files of the dataset. A value that it cannot hold exactly is then an
     error."""
     complete: bool = False
-    """Whether a record with fields outside the schema is a SchemaError, for callers that would lose these fields."""
+    """Whether a record with fields outside the schema raises SchemaError, for callers that would lose these fields."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None
-    """The same as the format's dataclass, once `open_shard` has checked them."""
+    """The same options as the format's dataclass. `open_shard` sets it after checking them."""
 
     @property
     def verifies(self) -> bool:
@@ -131,7 +133,8 @@ class Delivered(NamedTuple):
 
     batch: pa.RecordBatch
     records: Selection
-    """The number in the chunk of each record of the batch, below 0 if unknown. None for the whole chunk in order."""
+    """For each record of the batch, its number in the chunk (below 0 if unknown). None if the batch is the whole chunk
+    in order."""
     skipped: Sequence[SkippedRegion] = ()
     """The skipped regions of the chunk, in file order."""
 
@@ -181,8 +184,9 @@ class Reader(ABC):
 
     @abstractmethod
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
-        """Yield (chunk, record numbers in it, or None for all). The batches that `decode` returns for these, joined,
-        hold the given records of the shard in the requested order."""
+        """Split a request for records of the shard by chunk. Yields (chunk, record numbers in the chunk, or None for
+        all its records). `decode` returns a batch for each pair; joined, these batches hold the records in the
+        requested order."""
         ...
 
     @abstractmethod
@@ -203,9 +207,9 @@ class Reader(ABC):
         return ()
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """Yield the chunks and skipped regions for a scan with `threads` threads, in file order. A callable in their
-        place finds the next ones. It may wait for earlier callables, so start them in order. A single thread decodes
-        each chunk before it requests the next."""
+        """Yield the chunks and skipped regions for a scan with `threads` threads, in file order. A callable may be
+        yielded instead: it returns the next chunks and regions. It may wait for earlier callables, so start them in
+        order. A single thread decodes each chunk before it requests the next one."""
         del threads
         return self.chunks()
 
@@ -215,7 +219,7 @@ class Reader(ABC):
         yield chunk
 
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
-        """As `decode`. If damage is skipped and the whole chunk is requested, also report the skipped regions."""
+        """Like `decode`. If damage is skipped and the whole chunk is requested, also report the skipped regions."""
         return Delivered(self.decode(chunk, records, columns), records)
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
@@ -224,18 +228,18 @@ class Reader(ABC):
         return None
 
     def lent(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
-        """As `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Pixels may
-        come as images in parts (`lending.in_parts`)."""
+        """Like `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Images
+        stored as pixels may be returned in two parts, head and body (`lending.in_parts`)."""
         return self.decode(chunk, records, columns)
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         """Read records of the shard in the requested order in one step. None if that is not faster or if there is a
-        fault. Then use `pick` and `decode`, which return the records or raise the fault."""
+        fault. In that case use `pick` and `decode`, which return the records or raise the error."""
         del records, columns
         return None
 
     def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
-        """The numbers in the file of a chunk's records, int64, ascending."""
+        """The numbers that a chunk's records have in the file, int64, ascending."""
         return np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
 
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
@@ -258,9 +262,9 @@ class Reader(ABC):
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The result of a writer: the files, and their totals. Bytes are those on disk."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Summary(Printed):
+    """The result of a writer: the files, and their totals. Bytes are those on disk. `print` shows a few lines."""
 
     paths: tuple[str, ...]
     num_records: int
@@ -270,6 +274,22 @@ class Summary:
     text_columns: tuple[str, ...] = ()
     """From `convert`: columns that were written as bytes, although all their values are text. `text=` of `convert` would
     write them as strings."""
+
+    def line(self) -> str:
+        """Describe in one line what was written."""
+        where = describe.escape(self.paths[0]) if self.paths else "nothing written"
+        if len(self.paths) > 1:
+            where = f"{len(self.paths)} files, {where} …"
+        return f"{describe.records(self.num_records)}, {describe.size(self.num_bytes)}: {where}"
+
+    def _page(self) -> list[Any]:
+        from rich.text import Text
+
+        return [Text(self.line()), *(Text(describe.escape(f"note: {note}")) for note in self.notes)]
+
+    def _summary(self) -> str:
+        notes = f" ({len(self.notes)} notes)" if self.notes else ""
+        return self.line() + notes
 
 
 class Writer(ABC):
@@ -324,8 +344,8 @@ class Format(ABC):
     read_options: ClassVar[type] = NoOptions
     """The dataclass of its options for `penstock.open`."""
     class_numbers: ClassVar[pa.DataType | None] = None
-    """For a format that stores class labels as numbers: their type, if the names are unknown. The sidecars of files
-    that penstock writes list the names."""
+    """Only for formats that store class labels as numbers: the column's type if the class names are unknown. For files
+    that penstock writes, the sidecar lists the names."""
 
     @property
     def write_options(self) -> type:
@@ -355,9 +375,9 @@ class Format(ABC):
         raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
 
     def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
-        """Yield the regions of a file in order, without overlap, with the parts of one record. Bytes between them are
-        shown as not described. An error ends the regions, and is shown as damage. By default, the regions are the
-        chunks.
+        """Yield the regions of a file in order and without overlap. One record is divided into its parts. Bytes that
+        are in no region are shown as "not described". An error ends the regions, and is shown as damage. By default,
+        the regions are the chunks.
 
         Raises:
             RecordIndexError: the file has no such record; raised after all regions.
@@ -371,14 +391,15 @@ class Format(ABC):
         check_record(record, num_records)
 
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
-        """The schema with which records of `schema` read back, to be stored in the sidecar because the format cannot
-        hold all Arrow types. None if there is nothing to store, or if it is unknown."""
+        """The schema with which records of `schema` read back. It is stored in the sidecar, because the format cannot
+        hold all Arrow types. None if nothing needs to be stored, or if that schema is unknown."""
         del schema, options
         return None
 
 
 def check_record(record: int, num_records: int) -> None:
-    """Raise RecordIndexError if a file has no such record. Record 0 stands for any, so an empty file has it."""
+    """Raise RecordIndexError if a file has no such record. Record 0 is allowed even for an empty file, because it is
+    the default."""
     if record >= max(num_records, 1):
         known = "no records" if not num_records else f"records 0 to {num_records - 1}"
         raise RecordIndexError(f"there is no record {record}; the file has {known}", record=record)

@@ -13,7 +13,7 @@ Dialect = Literal["protobuf", "tensorflow"]
 
 
 class OpenOptions(TypedDict, total=False):
-    """The options of formats that are read; their pages in docs/formats say what they mean."""
+    """The options for reading. The pages of the formats in docs/formats explain them."""
 
     arrays: Sequence[str] | None
     compression: str | None
@@ -30,7 +30,7 @@ class OpenOptions(TypedDict, total=False):
 
 
 class ConvertOptions(TypedDict, total=False):
-    """The options of formats that are written, without those that are keywords of `convert` itself."""
+    """The options for writing, without those that are keywords of `convert` itself."""
 
     batch_bytes: int
     batch_records: int
@@ -57,7 +57,7 @@ class ConvertOptions(TypedDict, total=False):
 
 
 class WriteOptions(ConvertOptions, total=False):
-    """The options of formats that are written."""
+    """The options for writing."""
 
     seed: int
     shuffle: bool | None

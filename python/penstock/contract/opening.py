@@ -1,4 +1,4 @@
-"""Opens a shard, after the checks of options that are the same for all formats."""
+"""Opens a shard, after checking the options that all formats have in common."""
 
 from __future__ import annotations
 

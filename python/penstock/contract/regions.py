@@ -1,6 +1,6 @@
-"""Regions: which bytes of a file are what. `Format.layout` yields them, and `penstock.layout` shows them.
+"""Regions: what the bytes of a file are. `Format.layout` yields regions, and `penstock.layout` shows them.
 
-Everything a file says about itself is a claim: the functions here check it against the bytes that are there.
+Lengths and positions in a file may be wrong, so the functions here check them against the bytes that are there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from penstock.errors import FormatError, PenstockError, TruncatedError, Unsuppor
 from penstock.storage.base import Source
 
 MOST = 100
-"""The most parts of a kind that a format lists one by one."""
+"""How many parts of one kind a format lists individually, at most."""
 MOST_CHILDREN = 1000
-"""The most regions that one region, or a file, is divided into."""
+"""How many regions one region, or a file, is divided into, at most."""
 WALK_BYTES = 64 << 20
-"""The most bytes that are read for what no record needs: the records after it, or the checksum of a large part."""
+"""How many bytes are read, at most, for regions that the requested record does not need: the records after it, or the
+checksum of a large part."""
 _SHOWN_BYTES = 48
 
 OK, DIFFERS, DAMAGE, UNSUPPORTED = "ok", "differs", "damage", "unsupported"
@@ -26,11 +27,11 @@ OK, DIFFERS, DAMAGE, UNSUPPORTED = "ok", "differs", "damage", "unsupported"
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Some bytes of a file: where they start, how many they are, what they are, and the value in them.
+    """Some bytes of a file: their start, their length, what they are, and their value.
 
     `state` is "ok" or "differs" for a checksum or a constant that was compared, "damage" for bytes that break the
-    format's rules, "unsupported" for bytes that penstock does not read, and "" for all others. `within` names the bytes
-    that `start` counts in if these are not the file itself, such as "inflated".
+    format's rules, "unsupported" for bytes that penstock does not read, and "" for all others. `within` names the
+    stream in which `start` is an offset, such as "inflated"; it is "" for the file itself.
     """
 
     start: int
@@ -44,16 +45,16 @@ class Region:
 
     @property
     def end(self) -> int:
-        """Where the bytes after it begin."""
+        """The offset of the first byte after the region."""
         return self.start + self.length
 
     def moved(self, within: str) -> Region:
-        """The same region, with all of its children, as bytes of `within`."""
+        """The same region and its children, but as parts of the stream `within`."""
         children = tuple(child.moved(within) for child in self.children)
         return replace(self, within=self.within or within, children=children)
 
     def to_dict(self) -> dict[str, Any]:
-        """The region for JSON. What is not set is left out."""
+        """The region as a dict for JSON, without the attributes that are not set."""
         found: dict[str, Any] = {"start": self.start, "length": self.length, "name": self.name}
         found |= {} if self.value is None else {"value": self.value}
         for word in ("note", "state", "within"):
@@ -64,7 +65,7 @@ class Region:
 
 
 def text_of(data: bytes | memoryview) -> str:
-    """The first of some bytes: as quoted text if they are that, otherwise in hexadecimal."""
+    """Show the first bytes of `data`: as quoted text if they are printable text, otherwise in hexadecimal."""
     if not len(data):
         return '""'
     head = bytes(data[:_SHOWN_BYTES])
@@ -79,22 +80,23 @@ def text_of(data: bytes | memoryview) -> str:
 
 
 def list_of(values: Sequence[Any], count: int | None = None) -> str:
-    """The first of some values, of which there are `count`."""
+    """Show the first values of a list. `count` is the length of the list if `values` holds only its beginning."""
     shown = [f"{v:.7g}" if isinstance(v, float) else str(v) for v in values[:8]]
     return f"[{', '.join(shown)}{', …' if (count or len(values)) > len(shown) else ''}]"
 
 
 def named(specs: str) -> tuple[tuple[str, str], ...]:
-    """Names and formats of numbers for `fields`, from text such as "version H, page size I"."""
+    """Parse text such as "version H, page size I" to the names and number formats that `fields` takes."""
     pairs = (spec.rsplit(maxsplit=1) for spec in specs.split(","))
     return tuple((name.strip(), kind) for name, kind in pairs)
 
 
 def fields(data: bytes, start: int, *specs: tuple[str, str]) -> Iterator[Region]:
-    """Numbers one after another in `data`, which starts at byte `start`: (name, format of `struct`, little-endian).
+    """Yield a region for each of the consecutive numbers in `data`, which starts at byte `start` of the file. A number
+    is given as its name and its format for `struct`, which is little-endian unless the format says otherwise.
 
     Raises:
-        TruncatedError: the data ends inside one of them.
+        TruncatedError: the data ends inside a number.
     """
     at = 0
     for name, kind in specs:
@@ -108,7 +110,8 @@ def fields(data: bytes, start: int, *specs: tuple[str, str]) -> Iterator[Region]
 
 
 def checksum(start: int, length: int, name: str, stored: int, computed: int | None) -> Region:
-    """A checksum and whether it is that of the bytes. `computed` is None if too many bytes would have to be read."""
+    """The region of a checksum, marked as right or wrong. `computed` is None if computing it would mean reading too
+    many bytes."""
     digits = 2 * length + 2
     value = f"{stored:#0{digits}x}"
     if computed is None:
@@ -120,7 +123,7 @@ def checksum(start: int, length: int, name: str, stored: int, computed: int | No
 
 
 def constant(data: bytes, start: int, name: str, expected: bytes) -> Region:
-    """Bytes at the front of `data` that are the same in each file of the format."""
+    """The region of a constant at the start of `data`, which is the same in each file of the format."""
     found = data[: len(expected)]
     if len(found) < len(expected):
         raise TruncatedError(f"the data ends inside {name}", byte=start + len(found))
@@ -131,7 +134,7 @@ def constant(data: bytes, start: int, name: str, expected: bytes) -> Region:
 
 
 def damaged(error: PenstockError, start: int, end: int) -> Region:
-    """The region of an error: from the byte that it names, at `start` or after it, to `end`."""
+    """The region for an error: from the byte that the error names, but not before `start`, to `end`."""
     at = start if error.byte is None else min(max(error.byte, start), max(start, end))
     said = ", ".join(f"{w} {getattr(error, w)}" for w in ("expected", "found") if getattr(error, w))
     is_valid = isinstance(error, UnsupportedError)
@@ -147,25 +150,31 @@ def group(
     children: Iterable[Region],
     value: Any = None,
     note: str = "",
+    between: str = "",
 ) -> Region:
-    """A region made of others. If finding them raises an error, the damage is the last of them."""
+    """A region that consists of `children`. If finding them raises an error, the last child shows the damage.
+
+    `between` names the bytes that are in no child. Such bytes are not shown if the name is empty.
+    """
     end = start + length
     found: list[Region] = []
     try:
-        found.extend(in_order(children, start, end))
+        found.extend(in_order(children, start, end, between))
     except PenstockError as error:
         inside = [child.end for child in found if not child.within]
         found.append(damaged(error, inside[-1] if inside else start, end))
     return Region(start, length, name, value, note, tuple(found))
 
 
-def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
-    """Some regions, checked: each begins at `at` or after the one before it, and the last ends at `end` or before it.
+def in_order(regions: Iterable[Region], at: int, end: int, between: str = "") -> Iterator[Region]:
+    """Yield regions, and check that they are in order, do not overlap, and are inside [at, end).
 
-    If there are too many, the last stands for the rest.
+    The bytes between them are regions too, if `between` names them.
+
+    If there are too many, a single region stands for the rest.
 
     Raises:
-        FormatError: one of them is elsewhere.
+        FormatError: a region is in the wrong place.
     """
     for number, region in enumerate(regions):
         if number == MOST_CHILDREN:
@@ -173,17 +182,29 @@ def in_order(regions: Iterable[Region], at: int, end: int) -> Iterator[Region]:
             return
         if not region.within:
             if region.length < 0 or not at <= region.start <= region.end <= end:
-                message = f"{region.name} has a place where it cannot be"
+                message = f"{region.name} cannot be at this position"
                 found = f"bytes {region.start} to {region.end}"
                 raise FormatError(message, byte=at, expected=f"from {at} to {end}", found=found)
+            yield from padding(at, region.start, between)
             at = region.end
+        yield region
+    yield from padding(at, end, between)
+
+
+def first_of(regions: Iterable[Region], end: int, what: str) -> Iterator[Region]:
+    """Yield the first regions, and one that stands for the others, up to `end`."""
+    for number, region in enumerate(regions):
+        if number == MOST:
+            yield Region(region.start, end - region.start, f"more {what}")
+            return
         yield region
 
 
 def rows(
     start: int, row_bytes: int, count: int, record: int, described: Callable[[int], Region]
 ) -> Iterator[Region]:
-    """Records of one size: those before `record`, that record as `described` from its start on, those after it."""
+    """Regions for records of equal size: one for those before `record`, one for `record` itself, and one for those
+    after it. `described` makes the region of `record` from its start."""
     if not 0 <= record < count:
         yield from several(start, row_bytes * count, 0, count)
         return
@@ -194,33 +215,39 @@ def rows(
 
 
 def several(
-    start: int, length: int, first: int, count: int, what: str = "record"
+    start: int, length: int, first: int, count: int, what: str = "record", note: str = ""
 ) -> Iterator[Region]:
-    """One region for consecutive records that are not shown one by one; nothing for none."""
+    """Yield one region for `count` consecutive records that are not shown individually; nothing if `count` is 0."""
+    words = what + ("es" if what.endswith("ch") else "s")
     if count == 1:
-        yield Region(start, length, f"{what} {first}")
+        yield Region(start, length, f"{what} {first}", note=note)
     elif count > 1:
-        yield Region(
-            start, length, f"{what}s {first} to {first + count - 1}", note=f"{count} {what}s"
-        )
+        name = f"{words} {first} to {first + count - 1}"
+        yield Region(start, length, name, note=note or f"{count} {words}")
 
 
 def padding(start: int, end: int, name: str = "padding") -> Iterator[Region]:
-    """The bytes that fill up a part, if there are any."""
-    if end > start:
+    """Yield the region of padding bytes, if there are any and they have a name."""
+    if end > start and name:
         yield Region(start, end - start, name)
 
 
+def cut(what: str, byte: int, expected: int, found: int) -> TruncatedError:
+    """The error for data that ends inside something that has `expected` bytes."""
+    message = f"the data ends inside {what}"
+    return TruncatedError(message, byte=byte, expected=f"{expected} bytes", found=f"{found} bytes")
+
+
 def read(source: Source, start: int, length: int, what: str) -> bytes:
-    """Bytes that have to be there.
+    """Read bytes that must be in the file.
 
     Raises:
-        FormatError: they begin before the file, or their number is negative.
-        TruncatedError: the file ends inside them.
+        FormatError: `start` or `length` is negative.
+        TruncatedError: the file ends before or inside these bytes.
     """
     if start < 0 or length < 0:
-        raise FormatError(f"{what} cannot be at byte {start}, with {length} bytes")
-    # Compared before it is read: a length is only a claim.
+        raise FormatError(f"{what} cannot be {length} bytes at byte {start}")
+    # Read no more than the file has: the length comes from the file and may be wrong.
     data = source.read(start, min(length, max(source.size - start, 0))).to_bytes()
     if len(data) < length:
         message = f"the file ends inside {what}"

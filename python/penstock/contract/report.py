@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from penstock import describe
 from penstock.errors import (
     ChecksumError,
     LimitError,
@@ -12,6 +13,7 @@ from penstock.errors import (
     SchemaError,
     TruncatedError,
 )
+from penstock.printing.printed import Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,8 @@ class Finding:
 
     `kind` is one of
 
-    - for bytes with checksums in an index: "changed" (the file was written since), or "data_checksum"
+    - for bytes with checksums in an index: "changed" (the file was written to after the index was made), or
+      "data_checksum"
     - for a record: "length_checksum" (its header), "data_checksum" (its payload), "truncated", "limit", "message" (its
       frame is intact, but its contents cannot be decoded)
     - for a compressed file: "compression", "compression_checksum"
@@ -29,7 +32,7 @@ class Finding:
       damaged)
     - for data that TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member",
       "cut_trailer", "second_stream", "trailing_bytes"
-    - for a tar archive: "no_end" (the end marker is missing, perhaps with records), "early_end" (webdataset and tar
+    - for a tar archive: "no_end" (the end marker is missing, and perhaps some records), "early_end" (webdataset and tar
       read nothing after it)
 
     Bytes [start_byte, end_byte) are affected: offsets in the file or, for records of a compressed file, in the
@@ -53,10 +56,14 @@ class Finding:
         return f"{self.file}: {place}: {self.kind}: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+_MOST_FINDINGS = 50
+_DONE = {"verify": "intact", "repair": "kept"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Report(Printed):
     """The findings of `verify` or `repair`. `num_records` counts the intact records or, for `repair`, the written ones,
-    including restored records."""
+    including restored records. Printed, it is a table."""
 
     num_records: int
     findings: tuple[Finding, ...]
@@ -64,6 +71,7 @@ class Report:
     """Bytes of the files read."""
     paths: tuple[str, ...] = ()
     """The files that `repair` wrote or `verify` read, in order."""
+    verb: Literal["verify", "repair"] = "verify"
 
     @property
     def ok(self) -> bool:
@@ -87,11 +95,55 @@ class Report:
             "findings": [asdict(finding) for finding in self.findings],
         }
 
-    def __str__(self) -> str:
-        wrong = sum(finding.severity == "error" for finding in self.findings)
-        verdict = f"{wrong} wrong" if wrong else "ok"
-        head = f"{self.num_records} records right in {len(self.paths)} files: {verdict}"
-        return "\n".join([head, *(f"  {finding}" for finding in self.findings)])
+    def _page(self) -> list[Any]:
+        from rich.text import Text
+
+        errors = [finding for finding in self.findings if finding.severity == "error"]
+        notes = len(self.findings) - len(errors)
+        line = Text()
+        verdict = "ok" if not errors else "1 fault" if len(errors) == 1 else f"{len(errors)} faults"
+        line.append(verdict, style="bold green" if not errors else "bold red")
+        records = describe.records(self.num_records)
+        line.append(f": {records} {_DONE[self.verb]}, {describe.size(self.num_bytes)} read")
+        lost = self.num_lost
+        if errors:
+            number = "an unknown number of records" if lost is None else describe.records(lost)
+            line.append(f", {number} lost")
+        if notes:
+            line.append(f", {notes} notes" if notes > 1 else ", 1 note")
+        parts: list[Any] = [line]
+        for finding in self.findings[:_MOST_FINDINGS]:
+            parts += ["", *_finding(finding)]
+        if len(self.findings) > _MOST_FINDINGS:
+            left = len(self.findings) - _MOST_FINDINGS
+            parts += [
+                "",
+                Text(
+                    f"and {describe.count(left)} more: findings, or --json, lists all", style="dim"
+                ),
+            ]
+        if self.verb == "repair":
+            parts += ["", *(Text(f"wrote {describe.escape(path)}") for path in self.paths)]
+        return parts
+
+    def _summary(self) -> str:
+        findings = f"{len(self.findings)} findings, " if self.findings else ""
+        return f"{'ok' if self.ok else 'not ok'}, {findings}{describe.records(self.num_records)} {_DONE[self.verb]}"
+
+
+def _finding(finding: Finding) -> list[Any]:
+    from rich.text import Text
+
+    head = Text()
+    head.append(describe.escape(finding.file), style="bold")
+    record = "" if finding.record is None else f" record {describe.count(finding.record)},"
+    head.append(f":{record} bytes {finding.start_byte} to {finding.end_byte}")
+    style = "red" if finding.severity == "error" else "yellow"
+    body = Text("  ").append(finding.kind, style=style)
+    body.append(f": {describe.escape(finding.message)}")
+    if finding.restored:
+        body.append(" (the checksum of its payload is right)")
+    return [head, body]
 
 
 def kind_of(error: PenstockError) -> str:

@@ -18,6 +18,7 @@ from penstock.columns.batches import empty_columns
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Filter, Where, filter_of
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
+from penstock.datasets._no_records import NoRecords
 from penstock.datasets._opened import Opened
 from penstock.datasets.files import Files
 from penstock.datasets.scan import shard_batches
@@ -62,7 +63,8 @@ class ByNumber(Choice):
 
 
 class ByCondition(Choice):
-    """Records chosen by a condition. A scan evaluates it as it reads; only access by number needs a pass before."""
+    """Records chosen by a condition. A scan evaluates it as it reads. Access by number first needs a pass over the
+    data."""
 
     def __init__(self, where: Where, names: Sequence[str]) -> None:
         self._where = where
@@ -83,17 +85,26 @@ class ByCondition(Choice):
     def _evaluated(self, files: Files) -> list[np.ndarray]:
         if files.options.damage != "error":
             raise UnsupportedError(
-                f"the records that a condition chooses have no numbers with damage={files.options.damage!r}",
+                f"records chosen by a condition have no numbers with damage={files.options.damage!r}",
                 hint="scan the view, or write it with penstock.convert and open that",
             )
-        found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in files.paths]
+        every = range(len(files.paths))
+        answers = [files.answer(shard, self._filter) for shard in every]
+        found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in every]
+        for shard in every:
+            if answers[shard]:
+                found[shard].append(np.arange(files.reader(shard).num_records))
+        read = [shard for shard in every if answers[shard] is None]
         done = [0] * len(files.paths)
-        for shard, batch in shard_batches(Opened(files, None), self._filter.columns, None):
+        for shard, batch in shard_batches(Opened(files, None), self._filter.columns, None, read):
             found[shard].append(done[shard] + np.flatnonzero(self._filter.holds(batch)))
             done[shard] += batch.num_rows
         return [np.concatenate(parts) for parts in found]
 
     def reader(self, files: Files, shard: int) -> Reader:
+        answer = files.answer(shard, self._filter)
+        if answer is not None:
+            return files.reader(shard) if answer else NoRecords(files.schema)
         numbers = lambda: self.numbers(files)[shard]  # noqa: E731
         names = self._names
         return FilteredReader(
@@ -133,14 +144,14 @@ class ChosenFiles(Files):
 
 
 class _Inner(NamedTuple):
-    """`Chunk.data` of a chunk in a view: the chunk of the file, and which of its records the view's chunk has."""
+    """`Chunk.data` of a chunk in a view: the chunk of the file, and which of its rows are in the view (None: all)."""
 
     chunk: Chunk[Any]
     rows: Selection
 
 
 class ChosenReader(Reader):
-    """A reader of some records of a shard, by the reader of all of them."""
+    """Reads some records of a shard through the reader of the whole shard."""
 
     def __init__(self, base: Reader, numbers: Callable[[], np.ndarray], damage: str) -> None:
         self._base = base
@@ -214,12 +225,14 @@ class ChosenReader(Reader):
         if records is None and rows is not None and self._damage != "error":
             return self._around_damage(inner, rows, columns)
         found = self._base.delivered(inner, _rows(chunk, records), columns)
-        if rows is None or found.records is None:
-            return Delivered(found.batch, found.records if rows is None else records, found.skipped)
+        if rows is None:
+            return found
+        if found.records is None or self._damage == "error":  # all of them could be read
+            return Delivered(found.batch, records, found.skipped)
         return Delivered(found.batch, np.searchsorted(rows, found.records), found.skipped)
 
     def _around_damage(self, inner: Chunk[Any], rows: np.ndarray, columns: Projection) -> Delivered:
-        """Read a whole chunk, for only then are its skipped regions reported, and choose from what is left of it."""
+        """Read a whole chunk, because only then are its skipped regions reported, and choose from its good records."""
         found = self._base.delivered(inner, None, columns)
         if found.records is None:
             return Delivered(reordered(found.batch, rows), None, found.skipped)
@@ -266,7 +279,7 @@ def _rows(chunk: Chunk[_Inner], records: Selection) -> Selection:
 
 
 class FilteredReader(ChosenReader):
-    """A reader of the records for which a condition is true. A scan needs no pass before it."""
+    """Reads the records for which a condition is true. A scan needs no separate pass to find them."""
 
     def __init__(
         self,
@@ -334,7 +347,7 @@ class FilteredReader(ChosenReader):
 
 
 class _Unread(NamedTuple):
-    """`Chunk.data` of a chunk of which no record has been chosen yet."""
+    """`Chunk.data` of a chunk on which the condition has not been evaluated yet."""
 
     chunk: Chunk[Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ import pyarrow as pa
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Reader
+from penstock.errors import TruncatedError
 from penstock.framing.read.raw import RAW_SCHEMA
 
 
 class NoRecords(Reader):
-    """A reader without records. Its schema is the given one, or that of an empty TFRecord file."""
+    """A reader without records. Its schema is the given schema, or the schema of an empty TFRecord file."""
 
     def __init__(self, schema: Any) -> None:
         is_schema = isinstance(schema, pa.Schema)
@@ -37,3 +38,14 @@ class NoRecords(Reader):
 
     def close(self) -> None:
         pass
+
+
+def no_bytes(paths: Sequence[str], format_name: str) -> TruncatedError:
+    """The error for a dataset of such files only."""
+    others = len(paths) - 1
+    more = f", and the {others} others have none either" if others else ""
+    return TruncatedError(
+        f"the file has no bytes{more}; a {format_name} file always has some",
+        file=paths[0],
+        hint="write or copy it again; it was truncated, or never finished",
+    )

@@ -91,8 +91,8 @@ def _format_of(paths: Sequence[str], storage: Storage) -> str | None:
 
 
 def refuse_disjoint(fields: Mapping[str, Sequence[str]], storage: Storage) -> None:
-    """Raise SchemaError if files have no fields in common, neither directly nor through other files. It names a file of
-    each kind. `fields` has the names of each file's fields, by path; files without fields are ignored."""
+    """Raise SchemaError if files have no fields in common, neither directly nor through other files. The error names a
+    file of each kind. `fields` has the names of each file's fields, by path; files without fields are ignored."""
     groups = _joined(fields)
     if len(groups) < 2:
         return

@@ -1,9 +1,9 @@
 """The files of one split, such as train, found by the names of files and folders.
 
-A file belongs to a split by its own name without endings and without its number (`train-00000-of-00010.tfrecord`
-counts as `train`), or by the name of a folder that it is in. If no file has exactly the split's name, those
-belong to it whose name ends with it (`mnist-train.tfrecord-00000-of-00001`), and if there are none, those whose name
-contains it as a word (`data-train-part-7.tar`).
+The names of a file are its own name without endings and number (`train` for `train-00000-of-00010.tfrecord`), and the
+names of the folders that it is in. A split has the files with a name equal to the split's name. If there are none, it
+has the files with a name that ends with it (`mnist-train.tfrecord-00000-of-00001`), and if there are none of these
+either, the files with a name that contains it as a word (`data-train-part-7.tar`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
     """Return the files of a split, in their order.
 
     Raises:
-        ValueError: there are none; the message lists the splits that there are.
+        ValueError: there are none; the message lists the splits that were found.
     """
     start = _start_of(source, paths)
     names = [_names(os.path.relpath(path, start)) for path in paths]
@@ -72,7 +72,8 @@ def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
 
 
 def _start_of(source: Any, paths: Sequence[str]) -> str:
-    """Return the folder that a source names, or that a pattern begins with, or that all files are in."""
+    """Return the folder of a source: the source itself, the start of a pattern, or the common folder of a list of
+    files."""
     if not isinstance(source, (str, os.PathLike)):
         return os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     text = os.fsdecode(source)
@@ -80,7 +81,7 @@ def _start_of(source: Any, paths: Sequence[str]) -> str:
 
 
 def _names(path: str) -> list[str]:
-    """Return the names by which a file may belong to a split; the last one is that of the file without its number."""
+    """Return the names of a file, as the module defines them: its folders, and its own name with and without number."""
     *folders, name = path.replace("\\", "/").split("/")
     while ending := _ENDING.search(_NUMBER.sub("", name)) or _ENDING.search(name):
         name = name[: ending.start()]

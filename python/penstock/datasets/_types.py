@@ -1,4 +1,4 @@
-"""`types=` of `open`: the types of some fields, while those of the others stay as found."""
+"""`types=` of `open`: sets the types of some fields. The other fields keep the types that were found."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LIST = re.compile(r"list<(.+)>")
 
 
 def schema_with(schema: pa.Schema, types: Mapping[str, Any]) -> pa.Schema:
-    """Return a schema with other types for some fields. For a field of lists, the type of a value is that of the values
+    """Return a schema with other types for some fields. For a field of lists, the given type is the type of the values
     in the lists.
 
     Raises:
         SchemaError: there is no such field.
-        ValueError: a name is not that of a type.
-        TypeError: a type is neither a name nor a pyarrow type.
+        ValueError: a string is not the name of a type.
+        TypeError: a type is neither a string nor a pyarrow type.
     """
     if not isinstance(types, Mapping):
         raise TypeError(f"types is a dict, {{field: type}}, not {types!r}")

@@ -83,7 +83,8 @@ class Dataset(Opened):
     @property
     def skipped_files(self) -> tuple[SkippedFile, ...]:
         """Files that were found but are not read, with the reason: hidden and unfinished files, markers and indexes of
-        other programs, text such as a README, and empty files if the format has no empty files. This opens all files."""
+        other programs, text such as a README, and empty files if the format has no empty files. This opens all
+        files."""
         return (*self._skipped, *self._files.skipped())
 
     @property
@@ -112,7 +113,7 @@ class Dataset(Opened):
                 f"{name}\0{shard.num_bytes}\0{shard.num_records}\0".encode("utf-8", "replace")
             )
             facts.update(self._files.checksum(number).to_bytes(4, "little"))
-            facts.update("\0".join(self._files.overlay_digests(number)).encode("utf-8", "replace"))
+            facts.update("\0".join(self._files.added_digests(number)).encode("utf-8", "replace"))
         facts.update(self._files.choice_digest.encode())
         return facts.hexdigest()
 
@@ -150,8 +151,8 @@ class Dataset(Opened):
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
     ) -> pa.RecordBatch:
-        """Return records by number, in the requested order. Numbers may repeat, and negative numbers count from the end.
-        Only the named columns are decoded; None for all.
+        """Return records by number, in the requested order. Numbers may repeat, and negative numbers count from the
+        end. Only the named columns are decoded; None for all.
 
         Raises:
             RecordIndexError: a number is out of range.
@@ -179,7 +180,7 @@ class Dataset(Opened):
         if limit is not None:
             limit = checked_count("limit", limit, 0)
         view = self if where is None else self.filter(where)
-        # Several threads read far ahead, which would be in vain if few records are wanted.
+        # Several threads would read far ahead, which is wasted work if few records are wanted.
         threads = 1 if limit is not None and where is None else None
         batches: list[pa.RecordBatch] = []
         left = limit
@@ -205,8 +206,8 @@ class Dataset(Opened):
 
     def filter(self, where: Where) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
-        view is: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
-        file exclude. `len`, access by number and a loader need one pass over the condition's columns before.
+        view is read: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
+        file exclude. `len`, access by number and a loader first need one pass over the condition's columns.
 
         Args:
             where: a text such as `label == 3 and len(tokens) > 10` (docs/guide/conditions.md), a pyarrow.compute
@@ -239,7 +240,9 @@ class Dataset(Opened):
         """
         numbers = np.asarray(records, np.int64)
         if (np.diff(numbers) <= 0).any():
-            raise ValueError("a view keeps the order of the files; its numbers are ascending")
+            raise ValueError(
+                "the record numbers must be ascending, because a view keeps the order of the files"
+            )
         if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
             wrong = int(numbers[0] if numbers[0] < 0 else numbers[-1])
             raise RecordIndexError(f"no record {wrong} among {len(self)}")
@@ -262,7 +265,8 @@ class Dataset(Opened):
             raise UnsupportedError(
                 message, hint="penstock.convert writes the view as files of its own"
             )
-        return self
+        # The names of folders are not in the files.
+        return self.reopened(hive=False) if self._call["hive"] else self
 
     @overload
     def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
@@ -389,13 +393,14 @@ def dataset_of(
     call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
-    beside = ("source", "format", "columns", "overlays", "storage")
+    beside = ("source", "format", "columns", "overlays", "hive", "storage")
     files = Files(
         call["source"],
         call["storage"] or LocalStorage(),
         Options(**{word: value for word, value in call.items() if word not in beside}),
         format=call["format"],
         overlays=call["overlays"],
+        hive=call["hive"],
         listed=listed,
     )
     return Dataset(call, files, skipped)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -16,16 +15,18 @@ import pyarrow as pa
 from penstock import _core, formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
+from penstock.conditions import Filter
+from penstock.contract.added import AddedReader, open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.opening import open_shard
-from penstock.datasets._no_records import NoRecords
+from penstock.datasets._hive import HiveColumns
+from penstock.datasets._no_records import NoRecords, no_bytes
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import (
     ChangedError,
     SchemaError,
-    TruncatedError,
     UnsupportedError,
 )
 from penstock.framing.format import FramedFormat
@@ -35,7 +36,7 @@ from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.overlays import Overlays
 from penstock.overlay.reader import OverlaidReader
-from penstock.storage.base import Source, Storage
+from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
@@ -57,7 +58,10 @@ class _OpenFile(NamedTuple):
 
     @property
     def own(self) -> Reader:
-        return self.reader.base if isinstance(self.reader, OverlaidReader) else self.reader
+        reader = self.reader
+        while isinstance(reader, (AddedReader, OverlaidReader)):
+            reader = reader.base
+        return reader
 
 
 class Files:
@@ -71,6 +75,7 @@ class Files:
         *,
         format: str | None,
         overlays: bool,
+        hive: bool,
         listed: ShardList | None,
     ) -> None:
         self.paths = tuple(paths)
@@ -79,6 +84,9 @@ class Files:
         self._format = format
         self.listed = listed
         self._firsts: np.ndarray | None = None
+        self._hive = (
+            HiveColumns(paths, storage, options.schema) if hive and not options.raw else None
+        )
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -92,7 +100,7 @@ class Files:
         self._is_kept = False
         self._names: Sequence[str] | None = None
         first = self._first_by_kept() or self._first_by_content()
-        self.schema = first.reader.schema  # the fields of a record, including those of overlays
+        self.schema = first.reader.schema  # the fields of a record, including those that were added
         self._settled = first.own.schema
         if self._overlays is not None:
             self._names = self.schema.names
@@ -140,7 +148,7 @@ class Files:
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:
-        """The format of an open file: the requested one, or that detected from the content."""
+        """The format of an open file: the requested format, or the format detected from the content."""
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
@@ -162,23 +170,14 @@ class Files:
                 return opened
             empty = empty or opened
         if empty is None:
-            raise self._no_bytes()
+            raise no_bytes(self.paths, self.format_name(0))
         if self.options.damage == "error":
             self._raise_first_fault()
         return empty
 
-    def _no_bytes(self) -> TruncatedError:
-        others = len(self.paths) - 1
-        more = f", and the {others} others have none either" if others else ""
-        return TruncatedError(
-            f"the file has no bytes{more}; a {self.format_name(0)} file always has some",
-            file=self.paths[0],
-            hint="write or copy it again; it was truncated, or never finished",
-        )
-
     def _raise_first_fault(self) -> None:
-        """Raise the first fault in the files, if there is one, because the fields are then unknown, and not a single
-        column of bytes."""
+        """Raise the first fault in the files, if there is one. If all records are damaged, their fields are unknown,
+        and must not be read as one column of bytes."""
         for shard in range(len(self.paths)):
             reader = self.own(shard)
             chunk = next(reader.chunks(), None)
@@ -219,7 +218,7 @@ class Files:
         return self.info(shard).name
 
     def check_unchanged(self, shard: int) -> None:
-        """Raise ChangedError if an open file was changed, replaced or removed, known from its metadata. A file whose
+        """Raise ChangedError if an open file was changed, replaced or removed, according to its metadata. A file whose
         records are verified may grow."""
         opened = self._still_open(shard)
         if opened is not None:
@@ -279,6 +278,8 @@ class Files:
             fmt = self.format_of(source)
             is_verified = isinstance(fmt, FramedFormat) and self.options.verifies
             reader = self._reader_of(shard, fmt, source)
+            if self._hive is not None:
+                reader = self._hive.reader(shard, reader)
             compares = (lambda _: True) if is_compared else reader.compares
             return _OpenFile(reader, fmt, source, is_verified, compares)
         except BaseException:
@@ -289,16 +290,18 @@ class Files:
         if not (source.size or fmt.info.may_be_empty or fmt.info.is_folder):
             self._warn_of_no_bytes(source.path)
             return NoRecords(self._settled or self.options.schema)
-        options = replace(self.options, beside=partial(_beside, self.storage, source.path))
+        options = replace(self.options, beside=partial(file_beside, self.storage, source.path))
+        if self._hive is not None:
+            options = replace(options, schema=self._hive.without(options.schema))
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
-            # Types that were kept for this file do not round its values, even if the file has wider types.
+            # A schema from the sidecar was made for this file, so its types must hold every value exactly.
             options = replace(options, settled=not self._is_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
-            return open_shard(fmt, source, options)
+            return open_with_nulls(fmt, source, options)
         try:
             return open_shard(fmt, source, replace(options, schema=settled))
         except SchemaError:
@@ -306,14 +309,15 @@ class Files:
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Raise SchemaError if a file has none of the dataset's fields. It is examined if all fields are missing in the
-        first records that are read from it."""
+        """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
+        from the file have none of them."""
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
         has_own = False
         for number, column in enumerate(batch.columns):
-            if batch.schema.field(number).name not in OF_EVERY_RECORD:
+            name = batch.schema.field(number).name
+            if name not in OF_EVERY_RECORD and not self.is_added(name):
                 has_own = True
                 if column.null_count < batch.num_rows:
                     return
@@ -340,7 +344,7 @@ class Files:
         alone._has_warned = True
         opened = alone._open(shard)
         try:
-            schema = opened.reader.schema
+            schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
             return [] if has_none else schema.names
@@ -355,8 +359,8 @@ class Files:
             warnings.warn(message, stacklevel=2)
 
     def skipped(self, *, opened_only: bool = False) -> Iterator[SkippedFile]:
-        """Yield empty files of a format without empty files, and files in folders of images that are not data. With
-        `opened_only`, only files that are open are examined."""
+        """Yield empty files, if valid files of their format are never empty, and files in folders of images that are
+        not data. With `opened_only`, only files that are open are examined."""
         for shard, path in enumerate(self.paths):
             if opened_only and self._opened[shard] is None:
                 continue
@@ -388,12 +392,12 @@ class Files:
         return False
 
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers in the file itself of these records of a shard. They differ in a view."""
+        """Convert record numbers of a shard to record numbers of its file. They differ only in a view."""
         return numbers
 
     @property
     def choice_digest(self) -> str:
-        """A digest of which records a view has; empty if all."""
+        """A digest that identifies the records of a view; empty if it has all records."""
         return ""
 
     @property
@@ -426,16 +430,17 @@ class Files:
         """The overlays of the files, if there are any and they are read."""
         return self._overlays
 
-    def is_overlaid(self, column: str) -> bool:
-        """Whether a field is not the files' own field of this name."""
-        return self._overlays is not None and self._overlays.is_overlaid(column)
+    def is_added(self, column: str) -> bool:
+        """Whether a field is not the files' own field of this name, but from an overlay or the names of folders."""
+        named = self._hive is not None and column in self._hive.fields
+        return named or (self._overlays is not None and self._overlays.is_overlaid(column))
 
-    def overlay_digests(self, shard: int) -> list[str]:
-        """The digests that identify the overlays of a file."""
-        return [] if self._overlays is None else self._overlays.digests(shard)
+    def added_digests(self, shard: int) -> list[str]:
+        """The digests that identify the added fields of a file."""
+        found = [] if self._overlays is None else self._overlays.digests(shard)
+        return found if self._hive is None else [*found, self._hive.digest(shard)]
 
-
-def _beside(storage: Storage, path: str, name: str) -> Source | None:
-    """A file in the same folder as a shard, or None if there is no such file."""
-    other = os.path.join(os.path.dirname(path), name)
-    return storage.source(other) if storage.exists(other) else None
+    def answer(self, shard: int, condition: Filter) -> bool | None:
+        """Whether a condition is true for all records of a file, or for none, by the names of its folders. None if the
+        file must be read."""
+        return None if self._hive is None else self._hive.answer(shard, condition)

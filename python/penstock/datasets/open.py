@@ -40,6 +40,7 @@ def open(
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
+    hive: bool = False,
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
@@ -56,9 +57,10 @@ def open(
             the files that are left out, and a warning names those that look like data.
         format: the name of the format; None detects it from the content.
         schema: a pyarrow.Schema, {name: penstock.features...}, or a protobuf message class or
-            descriptor; None infers one from the first records.
-        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}; those of the
-            others are found as without it. A type is a name or a pyarrow type, and for lists that of their values.
+            descriptor; None infers one from the first records. A nullable column that a file lacks is null there.
+        types: {field: type}: the types of some fields, such as {"caption": "string", "label": "int32"}. The types of
+            other fields are found as usual. A type is a name or a pyarrow type; for lists it is the type of their
+            values.
         columns: the columns to read, in this order. Other columns are not decoded.
         raw: return the payloads undecoded, in one binary_view column `record`.
         checksums: "all" verifies all checksums that the format stores; "headers" verifies only those of headers;
@@ -71,10 +73,12 @@ def open(
             next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
             is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"
             reads and stores none. The environment variable `PENSTOCK_INDEX` sets the meaning of "auto". For files
-            of another storage, sidecars are stored only in a folder.
+            of another storage, sidecars are stored only if this is a path.
         mmap: map local files into memory instead of reading them. This is faster for large records, but the process
             is killed if a file is truncated meanwhile.
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        hive: the names of folders such as `year=2024` become columns, as Hive and Spark write them: int64 if all values
+            are integers, else strings. Conditions on them skip whole files.
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
@@ -105,13 +109,7 @@ def open(
     index = reading_index(index)
     if checksums == "index":
         _check_can_use_index(index, mmap)
-    if raw and schema is not None:
-        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
-    if types is not None and (raw or schema is not None):
-        other = "raw=True" if raw else "schema="
-        raise ValueError(
-            f"types= changes some of the fields that are found, which {other} replaces"
-        )
+    _check_together(schema, types, raw=raw, hive=hive)
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
@@ -134,6 +132,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
+        "hive": hive,
         "limits": limits_from(limits),
         "storage": storage,
         "format_options": dict(format_options),
@@ -153,6 +152,18 @@ def _check_choices(choices: dict[str, str]) -> None:
             listed = ", ".join(map(repr, _CHOICES[word]))
             instead = _SALVAGE if value == "salvage" else ""
             raise ValueError(f"{word}={value!r} is not one of {listed}{instead}")
+
+
+def _check_together(schema: Any, types: Any, *, raw: bool, hive: bool) -> None:
+    if raw and schema is not None:
+        raise ValueError("raw=True returns bytes without a schema; leave out raw= or schema=")
+    if raw and hive:
+        raise ValueError("raw=True returns one column; leave out raw= or hive=")
+    if types is not None and (raw or schema is not None):
+        other = "raw=True" if raw else "schema="
+        raise ValueError(
+            f"types= changes the types that penstock finds, but {other} sets them; leave out one of them"
+        )
 
 
 def _check_can_use_index(index: Any, mmap: bool) -> None:

@@ -1,4 +1,4 @@
-"""Locks that are free in a forked child process.
+"""Locks that a forked child process can always acquire.
 
 A fork copies all memory but only the thread that forks. In the child, a lock that another thread held would stay locked
 forever, and the state that it protects may be half changed.
@@ -31,10 +31,10 @@ class Lock(_RLock):
         _ALL.add(self)
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
-        return Lock, ()  # what it protects is another object in the other process
+        return Lock, ()  # a copy in another process protects other objects
 
     def was_cut_short(self) -> bool:
-        """Whether a fork interrupted the holder of the lock, so that the protected state must be rebuilt. To be called
+        """Whether a fork interrupted the holder of the lock, so that the protected state must be rebuilt. Call this
         once, while holding the lock. State that changes in a single step does not need this."""
         cut_short, self._cut_short = self._cut_short, False
         return cut_short
@@ -44,7 +44,7 @@ class Lock(_RLock):
         if self.acquire(blocking=False):
             self.release()
             return
-        self._at_fork_reinit()  # as `threading` does with its locks
+        self._at_fork_reinit()  # as `threading` does for its own locks
         self._cut_short = True
 
 

@@ -46,14 +46,15 @@ def in_order(
         streams: each opens an iterator of tasks, as late as possible. One thread at a time uses it.
         run: runs a task, and yields its results.
         size: the bytes of a waiting result.
-        threads: how many tasks may run in parallel. The caller's thread counts: it runs tasks when it would wait.
+        threads: how many tasks may run in parallel. The caller's thread is one of them: it runs tasks instead of
+            waiting.
         budget_bytes: how many bytes waiting results and running tasks may use together. A function is called before
             each task, under a lock.
         ahead: run all tasks on other threads.
         need: the bytes that a task needs while it runs. While it returns infinity (unknown), only one task runs.
             Without `need`, the largest size of a task's results is used.
 
-    If the caller stops early, it waits for the running tasks, except for `users_code` in them. An error in a stream or
+    If the caller stops early, it waits for the running tasks, but not for `users_code` in them. An error in a stream or
     task is raised at the position of its result.
     """
     threads = checked_threads(threads)
@@ -73,8 +74,9 @@ def in_order(
 
 
 class Pushed:
-    """Runs tasks that are pushed one by one, and passes on their results in order, in the caller's thread, which runs a
-    task when it would wait. At most `most` tasks are in progress. The threads of `beside` are shared."""
+    """Runs tasks that are pushed one by one, and passes on their results in order. It does so in the caller's thread,
+    which runs tasks itself instead of waiting. At most `most` tasks are in progress. If `beside` is given, its threads
+    are used instead of new ones."""
 
     def __init__(self, threads: int, most: int, beside: Pushed | None = None) -> None:
         self._most = most
@@ -91,7 +93,7 @@ class Pushed:
         self, task: Callable[[], Result], then: Callable[[Result], None], most: int | None = None
     ) -> None:
         """Run a task. `then` is called with its result, in the caller's thread, after the results of earlier tasks.
-        `most` replaces the limit for tasks in progress, for tasks that use much memory."""
+        `most` replaces the limit for tasks in progress; this is meant for tasks that use much memory."""
         if self._is_alone:
             then(task())
             return
@@ -117,7 +119,7 @@ class Pushed:
 
 class Tasks(Generic[Task]):
     """Groups small jobs into tasks of some milliseconds, because handing over a small job takes longer than running it.
-    `most` is the most jobs per task, or a function that is called for it after each task."""
+    `most` limits the jobs per task. If it is a function, it is called for the limit after each task."""
 
     def __init__(self, most: int | Callable[[], int]) -> None:
         self._most = most if callable(most) else lambda: most

@@ -24,10 +24,10 @@ Result = TypeVar("Result")
 LEAVE_SECONDS = 0.5
 """How long a consumer that stops early waits for threads in user code."""
 _SIGNALS_SECONDS = 1.0
-"""The longest single wait. Python handles signals before a wait, not during it, so that otherwise Ctrl-C just before a
-wait would have no effect until a result comes."""
+"""The longest single wait. Python handles signals before a wait, not during it. If waits were longer, Ctrl-C just
+before a wait would have no effect until the next result."""
 _EXIT_SECONDS = 10.0
-"""How long the program's exit waits for threads in penstock's code, where no call takes long."""
+"""How long the program's exit waits for threads that run penstock's own code, where no call takes long."""
 _POLL_SECONDS = 0.05
 """How often a waiting thread checks on the thread for which it waits."""
 
@@ -151,7 +151,7 @@ class Work(Generic[Task, Result]):
     can continue: `ready` is for the consumer, `free` for threads that look for a task. For the arguments see
     `pipeline.in_order`.
 
-    Unless `ahead`, the consumer is one of the threads: it runs a task when it would wait, because waking another thread
+    Unless `ahead`, the consumer is one of the threads: it runs a task instead of waiting, because waking another thread
     often takes longer than the task.
     """
 
@@ -203,7 +203,7 @@ class Work(Generic[Task, Result]):
     def stop(self, at_most: float = math.inf) -> None:
         """Wait at most `at_most` seconds for running tasks, but not for user code, and end the threads."""
         if self._is_over:
-            return  # even if the interpreter has already cleared modules at its end
+            return  # use no module, because the interpreter may have cleared them at its end
         self._stopped = True
         if os.getpid() != self._process:
             return  # a forked child does not have the threads, and the lock may never be released
@@ -213,7 +213,8 @@ class Work(Generic[Task, Result]):
             self._free.notify_all()
         begun = time.monotonic()
         for thread in self._pool:
-            # After Ctrl-C, some threads may not be started. A scan may be collected in one of its own threads.
+            # After Ctrl-C, some threads may not have been started. A scan may be collected in one
+            # of its own threads.
             if thread.ident is None or thread is threading.current_thread():
                 continue
             while thread.is_alive():

@@ -2,10 +2,10 @@
 
     schema = {"label": FixedLen([], "int64"), "tokens": VarLen("int64")}
 
-A key of the dict is the name of the column. It is also the key in the Example, unless the feature names another key.
-In a schema for SequenceExamples, features of the context are given directly, and feature lists are wrapped:
-`{"id": FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`. If the context and the feature lists have the
-same key, it becomes two columns, `context/key` and `feature_lists/key`, as in an inferred schema.
+A key of the dict is the name of the column. It is also the key in the Example, unless the feature names another key. In
+a schema for SequenceExamples, features of the context are given directly, and feature lists are wrapped: `{"id":
+FixedLen([], "int64"), "frames": Sequence(VarLen("float32"))}`. If the context and the feature lists have the same key,
+the key becomes two columns, `context/key` and `feature_lists/key`, as in an inferred schema.
 
 The type of each column, and its value for a record without the feature:
 
@@ -22,7 +22,8 @@ The type of each column, and its value for a record without the feature:
 | Sequence(VarLen or Ragged) | list<list<T>> | null | empty list |
 
 T is int64, float32 or binary, or string if requested. An Example has no other types. The protobuf dialect checks
-partitions and the range of sparse indices; the TensorFlow dialect does not, like TensorFlow. Lists are never padded.
+partitions and the range of sparse indices. The TensorFlow dialect, like TensorFlow itself, does not. Lists are never
+padded.
 
 The attributes of a feature are normalised: `shape` and `size` are tuples of ints, `dtype` is an Arrow type, and
 `default` is a tuple of values.

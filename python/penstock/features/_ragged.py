@@ -59,9 +59,9 @@ def partitioned(
     Args:
         name: the field, for errors.
         values: list array with one list of flat values for each record.
-        partitions: pairs of a word and a list array of int64. The word says what the numbers mean: "lengths",
-            "splits", "starts", "limits", "row_ids", or "starts_or_none" (values may be in no row). Or "uniform" and
-            the length of all rows.
+        partitions: pairs of a word and a list array of int64. The word says what the numbers mean: "lengths", "splits",
+            "starts", "limits", "row_ids", or "starts_or_none" (a value need not be in any row). In place of the array,
+            "uniform" has the length of all rows.
         validate: raise SchemaError if the rows do not cover the values exactly. Otherwise such rows are truncated,
             and values outside all rows are lost, as in TensorFlow.
         record_of: converts an index in the arrays to the record number for an error.
@@ -90,7 +90,7 @@ def partitioned_frames(
     validate: bool,
 ) -> pa.Array:
     """Like `partitioned`, for feature lists: every array has one more level of lists, the frames. SchemaError is also
-    raised if a partition has other frames than the values."""
+    raised if the frames of a partition differ from those of the values."""
     outer, values = split(frames)
     inside: list[tuple[str, pa.Array | int]] = []
     for form, numbers in partitions:
@@ -128,7 +128,7 @@ def _sums(lengths: npt.NDArray[Any]) -> Offsets:
 
 
 _Rows = tuple[Offsets, Offsets, Offsets, npt.NDArray[np.bool_]]
-"""The start and end of each row in the items, the offsets of records in the rows, and which records are wrong."""
+"""The start and end of each row among the items, the offset of each record's first row, and which records are wrong."""
 
 
 def _uniform(length: int, items: Offsets) -> _Rows:

@@ -26,7 +26,7 @@ _PYTHON_TYPES: dict[Any, pa.DataType] = {
     str: pa.string(),
 }
 _NUMPY_TYPES = {"bytes": pa.binary(), "str": pa.string()}
-"""The types for names of dtypes without their sizes, such as bytes for bytes24."""
+"""Types by the name of a NumPy dtype without its size: for bytes24, the key is "bytes"."""
 KINDS = {
     pa.int64(): "int64",
     pa.float32(): "float",
@@ -288,7 +288,7 @@ class Sparse:
         index_key: the key of the indices, int64 lists; for several dimensions a list of keys.
         value_key: the key of the values.
         dtype: see `value_type`.
-        size: the shape of the dense tensor, one int for each index key; else a ValueError is raised.
+        size: the shape of the dense tensor. It must have one int for each index key; otherwise ValueError is raised.
         already_sorted: keep the order of the record. Otherwise values are sorted by index.
     """
 

@@ -39,8 +39,8 @@ _FORMS: dict[Any, str] = {
 
 
 def kernel_dialect(schema: Mapping[str, f.Feature], dialect: str) -> str:
-    """The dialect in which to decode records, whatever columns are read. TensorFlow has another parser for
-    SequenceExamples, which is needed if the schema has feature lists."""
+    """The dialect in which to decode records. It does not depend on the columns that are read. TensorFlow has another
+    parser for SequenceExamples, which is needed if the schema has feature lists."""
     if dialect == "tensorflow" and any(isinstance(x, f.Sequence) for x in schema.values()):
         return "tensorflow_sequence"
     return dialect
@@ -52,9 +52,9 @@ def plan_fields(
     """Plan how the columns of a schema are decoded, in the schema's order.
 
     The dialect is "protobuf", "tensorflow", or "tensorflow_sequence" for the context of SequenceExamples. `parts` has
-    the names that consist of a part of a SequenceExample and a key in it (`sequence_parts.names_of_parts`). If
-    `finish` of a plan raises a SchemaError, its `record` is an index in the batch. In TensorFlow's dialect, a schema
-    that TensorFlow refuses raises a ValueError.
+    the column names that consist of a part of a SequenceExample and a key in that part, such as "context/id"
+    (`sequence_parts.names_of_parts`). If `finish` of a plan raises a SchemaError, its `record` is an index in the
+    batch. In TensorFlow's dialect, a schema that TensorFlow refuses raises a ValueError.
     """
     for name, feature in schema.items():
         if not isinstance(feature, f.Feature):
@@ -107,7 +107,9 @@ def _check_as_tensorflow(
         group = _group(feature)
         for wire in _wires(_key(name, schema, parts), feature, in_lists=in_lists, strict=False):
             if keys.setdefault((in_lists, wire.key), group) != group:
-                raise ValueError(f"{name}: TensorFlow reads the key {wire.key!r} in one form only")
+                raise ValueError(
+                    f"{name}: TensorFlow does not read the key {wire.key!r} in two forms"
+                )
 
 
 def _group(feature: f.Feature) -> str:

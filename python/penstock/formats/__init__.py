@@ -21,7 +21,7 @@ from penstock.storage.folder import Folder
 from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
-# Imported only if a file has none of the first three formats, as most programs need no other.
+# Imported only if a file has none of the first three formats, because most programs use only these.
 _LATER = {
     "webdataset": "WebDatasetFormat",
     "recordio": "RecordIOFormat",
@@ -124,7 +124,8 @@ def register(fmt: Format) -> None:
 
 
 def load() -> None:
-    """Import all formats. Call this before forking, as a child that is forked during such an import would deadlock."""
+    """Import all formats. Call this before forking, because a child that is forked during such an import would
+    deadlock."""
     _formats()
 
 
@@ -188,16 +189,7 @@ def by_bytes(head: bytes, size: int, path: str, tail: Callable[[], bytes] = byte
         return found
     if named is None and size == len(head) and _holds_nothing(head):
         return _FIRST[0]
-    packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
-    if packed is not None and (
-        named is None or (named in _own() and named.info.name not in _EVER_PACKED)
-    ):
-        what = "such files" if named is None else f"compressed {named.info.name} files"
-        raise UnsupportedError(
-            f"the file is compressed with {packed}, and penstock does not read {what}",
-            file=path,
-            hint="decompress it first",
-        )
+    _refuse_packed(head, path, named)
     look = looks_like(head, tail() if size > len(head) else head, path)
     if look is not None:
         name = "in no known format" if named is None else f"not a {named.info.name} file"
@@ -216,6 +208,20 @@ def _sniffed(head: bytes, size: int, path: str, named: Format | None) -> Format 
         if (fmt is named or head.strip(b"\0")) and fmt.sniff(head, size):
             return fmt
     return None
+
+
+def _refuse_packed(head: bytes, path: str, named: Format | None) -> None:
+    """Raise UnsupportedError if the file is compressed, and files of the format in its name are not read compressed."""
+    packed = next((name for magic, name in _PACKED.items() if head.startswith(magic)), None)
+    if packed is not None and (
+        named is None or (named in _own() and named.info.name not in _EVER_PACKED)
+    ):
+        what = "such files" if named is None else f"compressed {named.info.name} files"
+        raise UnsupportedError(
+            f"the file is compressed with {packed}, and penstock does not read {what}",
+            file=path,
+            hint="decompress it first",
+        )
 
 
 def _unknown(head: bytes, size: int, path: str) -> Never:

@@ -37,7 +37,7 @@ class _Inflated(NamedTuple):
 
 
 def compressed(source: Source, container: str) -> Iterator[Region]:
-    """The members of a gzip file, or the parts of a zlib file. Of a large file, only the first are read."""
+    """The members of a gzip file, or the parts of a zlib file. If the file is large, only the first ones are read."""
     one = _member if container == "gzip" else _zlib
     at = number = 0
     while at < source.size:
@@ -103,7 +103,7 @@ def _zlib(source: Source, start: int) -> Iterator[Region]:
 
 
 def _deflated(source: Source, start: int) -> Generator[Region, None, _Inflated | None]:
-    """Yield the deflated data; return what it inflates to, or None if it is too long to be read."""
+    """Yield the region of the deflated data. Return what it inflates to, or None if it is too long to be read."""
     inflating = zlib.decompressobj(-zlib.MAX_WBITS)
     crc, adler, size, at = 0, 1, 0, start
     waiting = b""

@@ -79,7 +79,7 @@ class FramedFormat(Format, ABC):
         )
 
     def frame_layout(self, data: bytes, start: int, options: Options) -> Iterator[Region]:
-        """Yield the parts of one frame, which starts at this byte of the stream. `data` may be cut."""
+        """Yield the parts of one frame, which starts at this byte of the stream. `data` may be truncated."""
         del options
         head, tail = self.framing.head_bytes, self.framing.tail_bytes
         if head:

@@ -17,11 +17,11 @@ from penstock.framing.read.shard import OpenShard
 from penstock.framing.streams.stream import Stream
 
 Described = Callable[[bytes, int], Iterator[Region]]
-"""The parts of a frame, from its bytes and where they start."""
+"""Takes the bytes of a frame and their start, and yields the frame's parts."""
 
 _WINDOW_BYTES = 1 << 20
 _LOOK_BYTES = 1 << 16
-"""The bytes of a damaged region whose parts are shown."""
+"""How many bytes of a damaged region are examined for parts to show."""
 
 
 def framed(
@@ -46,10 +46,10 @@ class _Run:
         self.start = self.at = 0
         self.first = self.number = 0
         self.until: int | None = None
-        """Where to stop looking; None until the wanted record was found."""
+        """The offset at which to stop; None until the wanted record has been found."""
 
     def begin(self, at: int, number: int) -> None:
-        """Begin a run of records at a byte of the stream, with this number."""
+        """Begin a run of records at a byte of the stream. `number` is the number of its first record."""
         self.start = self.at = at
         self.first = self.number = number
 
@@ -73,7 +73,7 @@ class _Run:
         return group(f"record {self._wanted}", start, stop - start, self._described(data, start))
 
     def end(self) -> Iterator[Region]:
-        """The records so far that were not shown."""
+        """Yield one region for the records that have not been shown yet."""
         yield from several(self.start, self.at - self.start, self.first, self.number - self.first)
 
     @property
@@ -109,7 +109,7 @@ def _frames(
 
 
 def _walked(shard: OpenShard, run: _Run) -> Generator[Region, None, _core.Fault | None]:
-    """Take records until the end, damage, or far enough. Returns the fault at which it stopped."""
+    """Take records until the stream ends, a fault comes, or `run` has enough. Returns the fault, if any."""
     want = _WINDOW_BYTES
     while not run.is_far:
         at = run.at

@@ -1,4 +1,4 @@
-"""Checks the arguments of `ps.Loader`, so that a wrong one fails immediately and not in the middle of the first epoch."""
+"""Checks the arguments of `ps.Loader`, so that a wrong argument fails immediately, not during the first epoch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.engine.pipeline import default_threads
 from penstock.errors import SchemaError
 from penstock.limits import checked_count
-from penstock.loader._columns import RAGGED
+from penstock.loader._padding import RAGGED
 from penstock.loader.images import Image
 from penstock.orders import Order, Sequential
 
@@ -22,6 +23,10 @@ def checked_order(order: Any) -> Order:
         name = getattr(order, "__name__", repr(order))
         raise TypeError(f"order={name} is not an order; try penstock.Shuffled(seed=0)")
     return order
+
+
+def checked_threads(threads: Any) -> int:
+    return default_threads() if threads is None else checked_count("threads", threads, 0)
 
 
 def checked_rank(rank: Any, world_size: int) -> int:

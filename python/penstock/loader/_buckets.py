@@ -1,14 +1,14 @@
 """Batches of records of similar length: `buckets=` of `ps.Loader`.
 
-A bucket holds the records up to one length. The records of an epoch, in the order's order, are divided among the
-buckets, and each step takes `step_records` of one bucket, on all ranks. The steps come in the order in which their
-last record does, so the batches of an epoch are spread over it as the order spreads its records; steps that cannot be
-filled come last, and `uneven` decides about them, for each bucket.
+A bucket has the records up to a maximum length that are too long for the bucket before. Within a bucket, records keep
+their order in the epoch, and each `step_records` of them form one step, for all ranks together. Steps are sorted by the
+position of their last record in the epoch, so the batches of a bucket are spread over the epoch like its records. The
+last step of each bucket, if it is not full, comes at the end of the epoch, and `uneven` determines what it contains.
 
-Which step comes next depends only on the order, the lengths, and how many records of each bucket came before. So these
-counts are the state, and they mean the same on any number of ranks.
+The order, the lengths, and the number of records of each bucket that were used so far determine the next step. These
+numbers are therefore the state of a loader, and they are valid for any number of ranks.
 
-Positions here count step_records for each step, also for those that are not full: an epoch is a whole number of steps.
+In this module, every step has step_records positions, even if it is not full, so an epoch is a whole number of steps.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from penstock.orders import Balanced, Mixture, Order, Weighted
 from penstock.orders.keys import digest
 
 _EPOCHS = 2
-"""Schedules in memory: of this epoch, and of the next, whose first batches are made ahead."""
+"""The number of schedules in memory: for this epoch, and for the next one, whose first batches are made ahead."""
 
 
 class Buckets:
-    """The sizes of buckets by column, and the bucket of each record."""
+    """The maximum lengths of the buckets by column, and the bucket of each record."""
 
     def __init__(
         self,
@@ -61,11 +61,11 @@ class Buckets:
         """The number of records in each bucket."""
 
     def pad_to(self, bucket: int) -> dict[str, tuple[int, ...]]:
-        """The length of the lists of each column in a batch of a bucket."""
+        """The length to which lists are padded in the batches of a bucket, by column."""
         return {name: (edges[bucket],) for name, edges in self.sizes.items()}
 
     def spec(self) -> dict[str, Any]:
-        """What determines the bucket of each record."""
+        """Everything that determines the bucket of each record."""
         return {
             "sizes": {k: list(v) for k, v in self.sizes.items()},
             "lengths": digest(self.of_record),
@@ -75,8 +75,8 @@ class Buckets:
 def _too_long(name: str, lengths: np.ndarray, most: int) -> SchemaError:
     record = int(np.argmax(lengths > most))
     return SchemaError(
-        f"{int((lengths > most).sum())} records are longer than the largest bucket, {most}; record {record} "
-        f"is the first, with {int(lengths[record])}",
+        f"{int((lengths > most).sum())} records are longer than the largest bucket ({most}); the first is record "
+        f"{record}, with length {int(lengths[record])}",
         field=name,
         hint=f"a bucket of {int(lengths.max())}, or truncate=True",
     )
@@ -84,34 +84,34 @@ def _too_long(name: str, lengths: np.ndarray, most: int) -> SchemaError:
 
 @dataclass(frozen=True, slots=True)
 class _Schedule:
-    """The steps of an epoch, or of what is left of it."""
+    """The steps of an epoch, or of the rest of an epoch that was resumed."""
 
     records: np.ndarray
-    """The records of the epoch, bucket by bucket, each in the order's order."""
+    """The records of the epoch, bucket by bucket. Within a bucket they have their order in the epoch."""
     firsts: np.ndarray
-    """Where each bucket begins in `records`, and the total: int64[buckets + 1]."""
+    """The index at which each bucket begins in `records`, and the number of all records: int64[buckets + 1]."""
     done: np.ndarray
-    """The records of each bucket that came before the first step: int64[buckets]."""
+    """How many records of each bucket come before the first step: int64[buckets]."""
     bucket: np.ndarray
     """The bucket of each step."""
     start: np.ndarray
-    """The records of its bucket that come before each step: int64[steps]."""
+    """For each step, how many records of its bucket come before it: int64[steps]."""
 
     def records_of(self, bucket: int) -> np.ndarray:
         return self.records[self.firsts[bucket] : self.firsts[bucket + 1]]
 
 
 class BucketSequence(RecordSequence):
-    """The records at each position of an epoch, a bucket for each step.
+    """The records at each position of an epoch, with the records of one bucket in each step.
 
-    `plan` has the batch size, the ranks, and the rules for steps that cannot be filled.
+    `plan` has the batch size, the ranks, and the rules for steps that are not full.
     """
 
     def __init__(self, order: Order, records: Records, buckets: Buckets, plan: EpochPlan) -> None:
         super().__init__(order, records)
         if isinstance(order, (Balanced, Mixture, Weighted)) or self.length != len(records):
             raise UnsupportedError(
-                f"buckets= needs an order that has every record once, and {type(order).__name__} selects records",
+                f"buckets= needs an order with every record once; {type(order).__name__} repeats or omits records",
                 hint="ps.Shuffled, ps.Blocked or ps.Sequential",
             )
         self.buckets = buckets
@@ -119,7 +119,7 @@ class BucketSequence(RecordSequence):
         self._lock = Lock()
         self._schedules: OrderedDict[int, _Schedule] = OrderedDict()
         self._resumed: tuple[int, np.ndarray] | None = None
-        """The epoch that continues from a state, and the records of each bucket that came before."""
+        """The epoch that was resumed from a state, and how many records of each bucket came before."""
         self._steps = sum(map(self._num_steps, buckets.num_records.tolist()))
         self.length = self._steps * plan.step_records
 
@@ -160,7 +160,7 @@ class BucketSequence(RecordSequence):
         order = np.argsort(comes, kind="stable")
         return _Schedule(numbers[by_bucket], firsts, done, bucket_of[order], starts[order])
 
-    # -- what the loader asks -------------------------------------------------------------------
+    # -- for the loader -------------------------------------------------------------------------
 
     def spec(self) -> dict[str, Any]:
         return {**super().spec(), "buckets": self.buckets.spec()}
@@ -177,8 +177,23 @@ class BucketSequence(RecordSequence):
         schedule = self._schedule(epoch)
         return self.buckets.pad_to(int(schedule.bucket[self._step(schedule, part.first)]))
 
+    def bucket_and_new(self, part: BatchPart, epoch: int) -> tuple[int, int]:
+        """The bucket of a batch, and how many of its records are neither repeated nor masked."""
+        schedule = self._schedule(epoch)
+        records, share, start = self._share(part, epoch)
+        left = min(self._plan.step_records, len(records) - start)
+        bucket = int(schedule.bucket[self._step(schedule, part.first)])
+        return bucket, min(max(left - share.first, 0), share.num_real)
+
+    def before(self, epoch: int, counts: np.ndarray) -> np.ndarray:
+        """The first records of each bucket in an epoch, as many as `counts` says."""
+        schedule = self._schedule(epoch)
+        found = [schedule.records_of(bucket)[:count] for bucket, count in enumerate(counts)]
+        return np.concatenate(found)
+
     def _share(self, part: BatchPart, epoch: int) -> tuple[np.ndarray, BatchPart, int]:
-        """Return the records of a step's bucket, the rank's share of the step, and where the step starts in them."""
+        """Return the records of a step's bucket, the rank's share of the step, and the step's first index in the
+        records."""
         schedule = self._schedule(epoch)
         step = self._step(schedule, part.first)
         records = schedule.records_of(int(schedule.bucket[step]))
@@ -188,14 +203,14 @@ class BucketSequence(RecordSequence):
         return records, _plan_of(self._plan, left).part(0, 0, rank), start
 
     def _step(self, schedule: _Schedule, position: int) -> int:
-        """Return the number of a step in a schedule, which may be of the end of an epoch."""
+        """Return the index of a step in a schedule, which may have only the rest of an epoch."""
         step = position // self._plan.step_records - (self._steps - len(schedule.bucket))
         if step < 0:
-            raise IndexError("this batch came before the state that was loaded")
+            raise IndexError("this batch is before the position of the loaded state")
         return step
 
     def at(self, epoch: int, start: int, stop: int) -> np.ndarray:
-        """The record numbers at some positions of an epoch, int64; -1 where a step has none."""
+        """The record numbers at some positions of an epoch, int64; -1 for positions without a record."""
         size, found = self._plan.batch_size, []
         for first in range(start // size * size, stop, size):
             part = BatchPart(first, size, size, first + size)
@@ -207,14 +222,14 @@ class BucketSequence(RecordSequence):
         return np.concatenate(found)[skipped : skipped + stop - start]
 
     def windows(self, epoch: int) -> None:
-        """No windows: a batch takes its records from all over the epoch."""
+        """None, because the records of a batch come from the whole epoch."""
 
     # -- state ----------------------------------------------------------------------------------
 
     def counts(self, epoch: int, position: int) -> list[int]:
-        """The records of each bucket before a position of an epoch."""
-        if position == 0:
-            return [0] * self.buckets.count  # without the order of the epoch
+        """How many records of each bucket come before a position of an epoch."""
+        if position == 0 and (self._resumed is None or self._resumed[0] != epoch):
+            return [0] * self.buckets.count  # the schedule is not needed
         schedule = self._schedule(epoch)
         step = self._step(schedule, position)
         done = schedule.done.copy()
@@ -226,10 +241,10 @@ class BucketSequence(RecordSequence):
         return done.tolist()
 
     def resume(self, epoch: int, counts: Any) -> int:
-        """Go on in an epoch after these records of each bucket. Return the position at which it does.
+        """Resume an epoch after `counts` records of each bucket, and return the position there.
 
         Raises:
-            StateError: `counts` is not from such buckets.
+            StateError: `counts` is not from a loader with the same buckets.
         """
         totals = self.buckets.num_records.tolist()
         is_list = isinstance(counts, list) and len(counts) == len(totals)
@@ -237,7 +252,9 @@ class BucketSequence(RecordSequence):
             type(n) is not int or not 0 <= n <= t for n, t in zip(counts, totals, strict=True)
         ):
             raise StateError(
-                "the state has other buckets", expected=f"at most {totals} records", found=counts
+                "the state is from a loader with other buckets",
+                expected=f"at most {totals} records",
+                found=counts,
             )
         with self._lock:
             self._schedules.pop(epoch, None)
@@ -248,7 +265,7 @@ class BucketSequence(RecordSequence):
         return (self._steps - left) * self._plan.step_records
 
     def restart(self) -> None:
-        """Forget what `resume` set: epochs begin at their beginning."""
+        """Undo `resume`: all epochs start at their beginning again."""
         with self._lock:
             if self._resumed is not None:
                 self._schedules.pop(self._resumed[0], None)
@@ -265,8 +282,8 @@ def buckets_of(
     """Check `buckets=`, and read the lengths of the lists that it names.
 
     Raises:
-        SchemaError: there is no such column of lists, or a list is longer than all buckets.
-        TypeError, ValueError: the sizes are not ascending numbers, as many for each column.
+        SchemaError: there is no such column of lists, or a list is longer than the largest bucket.
+        TypeError, ValueError: sizes are not ascending numbers, or columns have different numbers of sizes.
     """
     if not isinstance(sizes, Mapping) or not sizes:
         raise TypeError(f"buckets is a dict, {{column: [sizes]}}, not {sizes!r}")
@@ -274,9 +291,9 @@ def buckets_of(
     for name, edges in sizes.items():
         checked[name] = [checked_count(f"a bucket of {name!r}", edge, 1) for edge in edges]
         if not checked[name] or sorted(set(checked[name])) != checked[name]:
-            raise ValueError(f"buckets of {name!r} are ascending sizes, not {list(edges)}")
+            raise ValueError(f"buckets of {name!r} must be ascending sizes, not {list(edges)}")
         if name in (decode or ()):
-            raise SchemaError("a column of decode= has no lengths before it is decoded", field=name)
+            raise SchemaError("buckets= cannot use a column that decode= decodes", field=name)
     if len({len(edges) for edges in checked.values()}) > 1:
-        raise ValueError("buckets= needs as many sizes for each column, for a batch has one bucket")
+        raise ValueError("buckets= needs the same number of sizes for every column")
     return Buckets(checked, lengths_of(records, list(checked)), truncate=truncate)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from penstock.columns.joined import join
 from penstock.datasets.take import reordered
 from penstock.errors import PenstockError
+from penstock.limits import checked_count
 from penstock.loader._disk_copy import DiskCopy, NoCopy, as_schema, copy_to_folder, plain_schema
 from penstock.loader._sources import Records, Taken
 from penstock.loader.stats import Clock
@@ -112,7 +113,7 @@ class _Copying:
     def __init__(self, source: Records, where: str, limit_bytes: int | None) -> None:
         self.copy: _MemoryCopy | DiskCopy | None = None
         self.reason: str | None = None
-        """Why there will be no copy."""
+        """The reason why no copy can be made."""
         self._stop = threading.Event()
         self._source = source
         self._where = where
@@ -226,3 +227,10 @@ def _free_memory() -> int:
     ):
         found.append(max(int(most.read()) - int(now.read()), 0))
     return min(found, default=2 << 30)
+
+
+def cached(source: Records, where: Any, limit_bytes: Any) -> Cached | None:
+    """Return the copy that the `cache` and `cache_bytes` of `Loader` ask for, or None."""
+    if limit_bytes is not None:
+        limit_bytes = checked_count("cache_bytes", limit_bytes, 0)
+    return None if where is None else Cached(source, where, limit_bytes)

@@ -35,7 +35,8 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index.kept_classes import MOST_NAMES, Names
 from penstock.framing.read.framed import FramedReader
 from penstock.loader import _kept_names as kept_names
-from penstock.loader._columns import has_offsets, list_parts, of_record
+from penstock.loader._columns import list_parts, of_record
+from penstock.loader._padding import has_offsets
 from penstock.loader._sources import Records
 from penstock.storage.local import LocalStorage
 
@@ -72,7 +73,7 @@ class ClassNames:
 
     @property
     def known(self) -> dict[str, Names]:
-        """The lists that exist, by path."""
+        """The lists of names, by path."""
         return {path: names for path, names in self.lists.items() if names is not None}
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -246,7 +247,7 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
     if dataset.options.schema is not None:
         return None  # a cast column has only the names of its batch
     shards = range(len(dataset.paths))
-    if files.types == "kept" and path == column and not files.is_overlaid(column):
+    if files.types == "kept" and path == column and not files.is_added(column):
         kinds = (formats.by_name(files.format_name(shard)) for shard in shards)
         if all(kind.class_numbers is not None for kind in kinds):
             return names_of(dataset.schema.field(column))

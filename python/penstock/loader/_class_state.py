@@ -3,7 +3,7 @@
 | key | what |
 |---|---|
 | `digest` | hash of all lists, 8 bytes as hex; the lists match if it does |
-| `of` | only for the error message: the names of each column; or, if they need 256 bytes or more, their `count`, the `digest` of the list, and `sorted`, the digest of the sorted names; or nothing, if these are too long as well |
+| `of` | only for the error message: the names of each column. If these need 256 bytes or more, it has their `count`, the `digest` of the list, and `sorted`, the digest of the sorted names. If these are also too long, it is missing |
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Known = Mapping[str, Sequence[str]]
 
 
 def in_state(known: Known) -> dict[str, Any]:
-    """The entry of a state that stands for the class names of its loader."""
+    """The entry of a state that identifies the class names of its loader."""
     listed: dict[str, Any] = {path: list(names) for path, names in known.items()}
     for of in (listed, {path: _summary(names) for path, names in known.items()}):
         if len(json.dumps(of)) < _MOST_BYTES:

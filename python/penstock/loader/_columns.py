@@ -11,6 +11,7 @@
 | class labels (dictionaries of names) | int64[n], indices into `Loader.class_names` |
 | dictionaries of more than 65,536 names, or of other values | their values |
 | structs | a dict of their fields |
+| lists of structs | a dict of their fields, each as if it were a column of lists; they share one array of offsets |
 | dates, times | `datetime64[n]`, `timedelta64[n]` |
 | everything else | `object[n]` of Python values |
 
@@ -20,10 +21,9 @@ replacement. Missing text, bytes and other values become None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,43 +33,15 @@ from penstock.columns.lending import whole
 from penstock.columns.types import DTYPE_KEY, is_bytes
 from penstock.errors import SchemaError
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
-from penstock.limits import checked_count
-
-RAGGED = ("offsets", "pad", "list")
-
-
-class ArrayOptions(NamedTuple):
-    """How the columns of a batch become arrays: the checked keywords of `Loader`."""
-
-    ragged: str | Mapping[str, str] = "offsets"
-    fill: Mapping[str, Any] = {}
-    pad_to: Mapping[str, tuple[int, ...]] = {}
-    """Lengths of lists by column, outermost first."""
-    truncate: bool = False
-
-    def ragged_of(self, name: str) -> str:
-        return self.ragged if isinstance(self.ragged, str) else self.ragged.get(name, "offsets")
-
-
-class _ColumnOptions(NamedTuple):
-    ragged: str
-    fill: Any
-    lengths: tuple[int, ...] | None
-    truncate: bool
+from penstock.loader._padding import ArrayOptions, ColumnOptions, has_offsets, is_tensor
 
 
 def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
     """Convert the columns of a batch to arrays, by name, as the table of this module describes."""
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        how = _ColumnOptions(
-            options.ragged_of(name),
-            options.fill.get(name),
-            options.pad_to.get(name),
-            options.truncate,
-        )
         try:
-            array = _as_array(column, how)
+            array = _as_array(column, options.of(name))
         except SchemaError as error:
             raise error.at(field=name) from None
         dtype = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
@@ -89,67 +61,35 @@ def _of_dtype(array: Any, dtype: str) -> Any:
     return array
 
 
-def _as_array(array: Any, how: _ColumnOptions) -> Any:
+def _as_array(array: Any, how: ColumnOptions) -> Any:
     type_ = array.type
     if isinstance(type_, pa.FixedShapeTensorType):
         return _tensor(array, how.fill)
     if isinstance(type_, pa.BaseExtensionType):
-        if hasattr(type_, "value_type") and type_.extension_name == "arrow.variable_shape_tensor":
-            return _tensors(array.storage)
-        return _as_array(whole(array).storage, how)
+        return _tensors(array.storage) if is_tensor(type_) else _as_array(whole(array).storage, how)
     if pa.types.is_fixed_size_list(type_):
         return _fixed(array, how.fill)
     if has_offsets(type_):
-        return _ragged(array, how)
+        return _ragged(array, how, [])
     if pa.types.is_struct(type_):
-        fields = zip(type_, array.flatten(), strict=True)
-        return {field.name: _as_array(column, how) for field, column in fields}
+        return _fields(array, how, [])
     return _values(array, how.fill)
 
 
-def lengths_of(
-    pad_to: Mapping[str, Any] | None, schema: pa.Schema, decode: Any = None
-) -> dict[str, tuple[int, ...]]:
-    """Check `pad_to` against the schema, and return the lengths for each column, outermost first."""
-    if pad_to is not None and not isinstance(pad_to, Mapping):
-        raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
-    found: dict[str, tuple[int, ...]] = {}
-    for name, value in (pad_to or {}).items():
-        given = [value] if isinstance(value, (int, np.integer)) else list(value)
-        found[name] = tuple(checked_count(f"pad_to of {name!r}", length, 1) for length in given)
-        _check_levels(name, len(found[name]), schema, is_decoded=name in (decode or ()))
+def _fields(array: Any, how: ColumnOptions, levels: list[np.ndarray]) -> dict[str, Any]:
+    """The fields of structs, each as if it were a column. `levels`: the starts of the lists around the structs,
+    outermost first; the fields share them."""
+    found: dict[str, Any] = {}
+    for field, column in zip(array.type, array.flatten(), strict=True):
+        inside = how.field(field.name)
+        try:
+            is_listed = len(levels) > 0
+            found[field.name] = (
+                _ragged(column, inside, levels) if is_listed else _as_array(column, inside)
+            )
+        except SchemaError as error:
+            raise error.at(field=inside.path) from None
     return found
-
-
-def _check_levels(name: str, count: int, schema: pa.Schema, *, is_decoded: bool) -> None:
-    if name not in schema.names:
-        known = ", ".join(schema.names)
-        raise SchemaError(f"no such column for pad_to=; there are: {known}", field=name)
-    levels = _levels(schema.field(name).type)
-    if not levels or is_decoded:
-        why = "is decoded" if levels else "does not hold lists of any length"
-        raise SchemaError(f"pad_to= is for lists, and this column {why}", field=name)
-    if levels != count:
-        raise SchemaError(
-            f"holds lists of {levels} levels, and pad_to= has {count} lengths for them",
-            field=name,
-            hint=f"pad_to={{{name!r}: ({', '.join(['length'] * levels)})}}",
-        )
-
-
-def _levels(type_: Any) -> int:
-    return 1 + _levels(type_.value_type) if has_offsets(type_) else 0
-
-
-def holds_lists(type_: Any) -> bool:
-    """Whether values are lists of variable length, or structs that contain such lists."""
-    if pa.types.is_struct(type_):
-        return any(holds_lists(field.type) for field in type_)
-    return has_offsets(type_)
-
-
-def has_offsets(type_: pa.DataType) -> bool:
-    return pa.types.is_list(type_) or pa.types.is_large_list(type_)
 
 
 def _is_flat(type_: pa.DataType) -> bool:
@@ -220,18 +160,23 @@ def _values(array: pa.Array, fill: Any) -> np.ndarray:
     return _flat(array, fill) if _is_flat(array.type) else _objects(array)
 
 
-def _ragged(array: Any, how: _ColumnOptions) -> Any:
-    levels: list[np.ndarray] = []
+def _ragged(array: Any, how: ColumnOptions, outer: list[np.ndarray]) -> Any:
+    """Lists as arrays. `outer`: the starts of the lists around them, outermost first."""
+    levels = list(outer)
+    array = _stored(array)
     while has_offsets(array.type):
-        offsets, array = _offsets(array)
+        offsets, values = _offsets(array)
         levels.append(offsets)
+        array = _stored(values)
+    if pa.types.is_struct(array.type):
+        return _fields(array, how, levels)
     try:
         values = _as_array(array, how)
     except SchemaError as error:
         raise of_record(error, *reversed(levels)) from None
     if not isinstance(values, np.ndarray):
         raise SchemaError(
-            "lists of structs cannot become arrays; use decode=, or columns= without this column"
+            "lists of tensors of several shapes cannot become arrays; use decode=, or columns= without this column"
         )
     if how.ragged == "pad" or how.lengths is not None:
         return _padded_levels(values, levels, how)
@@ -243,11 +188,16 @@ def _ragged(array: Any, how: _ColumnOptions) -> Any:
     return pieces
 
 
-def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: _ColumnOptions) -> np.ndarray:
+def _stored(array: Any) -> Any:
+    is_plain = not isinstance(array.type, pa.BaseExtensionType) or is_tensor(array.type)
+    return array if is_plain else _stored(whole(array).storage)
+
+
+def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions) -> np.ndarray:
     lengths = how.lengths or (None,) * len(levels)
     for depth in reversed(range(len(levels))):
         try:
-            values = _padded(values, levels[depth], lengths[depth], how.truncate)
+            values = _padded(values, levels[depth], lengths[depth], how.given.truncate)
         except SchemaError as error:
             raise of_record(error, *reversed(levels[:depth])) from None
     return values

@@ -1,4 +1,4 @@
-"""A batch of images or masks, made by one call of Rust: what goes in, where the results go, the damaged ones."""
+"""A batch of images or masks, which one Rust call makes: its input, its output, and the damaged images."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class ImageFault:
 
 @dataclass(frozen=True, slots=True)
 class ImageBatch:
-    """Images or masks to be made, and the shapes of what they become.
+    """The input of one call: images or masks, with the shapes and dtype of the results.
 
     Attributes:
-        array: files, or pixels.
-        recipe: how they are looked at.
-        keys: uint64[n].
-        shapes: of each result; one for all if they are equal, and for none.
-        dtype: of the results.
-        pixels: height, width and channels of the pixels, if they are not files.
-        mask: channels of masks, and whether they have 16 bits; None for images.
-        is_deep: whether the pixels have 16 bits.
-        main: width and height of the images whose crop and flip they share.
+        array: image files, or pixels.
+        recipe: how images are cropped, resized and flipped.
+        keys: the keys of the records, uint64[n], which determine random crops and flips.
+        shapes: the shape of each result, or one shape if all are equal or there are none.
+        dtype: the dtype of the results.
+        pixels: height, width and channels, if `array` has pixels; None for files.
+        mask: the number of channels, and whether masks have 16 bits; None if the images are not masks.
+        is_deep: whether the pixels in `array` have 16 bits.
+        main: width and height of other images, whose crop and flip these get; None for a crop and flip of their own.
     """
 
     array: pa.Array
@@ -69,10 +69,10 @@ class ImageBatch:
         damage: Damage,
         pool: _core.BufferPool | None,
     ) -> tuple[Any, list[ImageFault]]:
-        """The results and the faults, as `decode_into` returns them."""
+        """Make the batch, and return the results and the faults, as `decode_into` does."""
         count, keys, shapes = len(self.array), self.keys, self.shapes
         if keys.dtype != np.uint64 or keys.shape != (count,):
-            raise ValueError(f"keys are uint64[{count}], not {keys.dtype}{list(keys.shape)}")
+            raise ValueError(f"keys must be uint64[{count}], not {keys.dtype}{list(keys.shape)}")
         is_uniform = len(set(shapes)) <= 1 and (0,) not in shapes
         full = (count, *shapes[0]) if is_uniform else (sum(map(prod, shapes)),)
         out = _room(full, self.dtype, is_uniform, out, pool)
@@ -97,7 +97,7 @@ class ImageBatch:
 
 
 def sizes_of(images: Any, limits: Limits) -> pa.StructArray:
-    """Width and height (uint32) of each image, from its head; null where the head is not valid."""
+    """Width and height (uint32) of each image, read from its header; null if the header is not valid."""
     array, pixels = array_of(images)
     if pixels is None:
         return pa.array(_core.image_view_sizes(array, limits.image_pixels))
@@ -115,9 +115,9 @@ def _room(
     """Return `out` after checking it, or a new array."""
     if out is not None:
         if not is_uniform:
-            raise ValueError("out cannot hold images of several sizes; give Image a size")
+            raise ValueError("out cannot hold images of different sizes; set the size of Image")
         if out.shape != shape or out.dtype != dtype:
-            raise ValueError(f"out is {dtype}{list(shape)}, not {out.dtype}{list(out.shape)}")
+            raise ValueError(f"out must be {dtype}{list(shape)}, not {out.dtype}{list(out.shape)}")
         return out
     num_bytes = prod(shape) * dtype.itemsize
     if pool is None or not num_bytes:
@@ -134,7 +134,7 @@ def _split(flat: np.ndarray, shapes: list[tuple[int, ...]]) -> list[np.ndarray |
 
 
 def array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
-    """The images as one array, and the shape of their pixels if they are not encoded."""
+    """The images as one array, and the shape of each image if they are pixels and not files."""
     if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 4:
         shape = images.shape[1:]
         flat = pa.array(np.ascontiguousarray(images).reshape(-1))
@@ -147,14 +147,14 @@ def array_of(images: Any) -> tuple[pa.Array, tuple[int, int, int] | None]:
     if type_ is None or not is_fixed_tensor(type_) or len(type_.shape) == 1:
         return (array.storage if storage_of(type_) == IN_PARTS else bytes_of(array)), None
     if type_.value_type != pa.uint8() or type_.permutation not in (None, [0, 1, 2]):
-        raise SchemaError(f"pixels are uint8[height, width, channels], not {type_}")
+        raise SchemaError(f"pixels must be uint8[height, width, channels], not {type_}")
     return array.storage, pixel_shape(tuple(type_.shape))
 
 
 def pixel_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Height, width and channels of pixels of this shape."""
+    """Check the shape of pixels, and return it as height, width and channels."""
     if len(shape) == 3:
         height, width, channels = shape
         if height and width and 1 <= channels <= 4:
             return height, width, channels
-    raise SchemaError(f"pixels are uint8[height, width, 1 to 4 channels], not {list(shape)}")
+    raise SchemaError(f"pixels must be uint8[height, width, 1 to 4 channels], not {list(shape)}")

@@ -44,6 +44,6 @@ def are_kept(dataset: Dataset, column: str) -> bool:
     """Whether facts about a column may be in an index. The column must be read unmodified and verified, from local files
     that may have an index."""
     options = dataset.options
-    is_own = not (options.raw or options.format_options or dataset.files.is_overlaid(column))
+    is_own = not (options.raw or options.format_options or dataset.files.is_added(column))
     is_here = options.index != "never" and isinstance(dataset.files.storage, LocalStorage)
     return is_own and options.verifies and is_here

@@ -1,4 +1,4 @@
-"""The lengths of the lists in a column, of all records of a loader. They are read once, and kept in the index."""
+"""Finds the length of each record's list in a column. The lengths are read once, and then kept in the index."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.index import kept_lengths
-from penstock.loader._columns import has_offsets
 from penstock.loader._kept_names import are_kept
+from penstock.loader._padding import has_offsets
 from penstock.loader._sources import Records
 
 
@@ -31,7 +31,9 @@ def lengths_of(records: Records, columns: Sequence[str]) -> dict[str, np.ndarray
             raise SchemaError(f"no such column for buckets=; there are: {known}", field=name)
         if not has_offsets(records.schema.field(name).type):
             type_ = records.schema.field(name).type
-            raise SchemaError(f"buckets= takes columns of lists, and this is {type_}", field=name)
+            raise SchemaError(
+                f"buckets= takes columns of lists, but this column is {type_}", field=name
+            )
     each = [_of_dataset(dataset, columns) for dataset in records.datasets]
     return {name: np.concatenate([found[name] for found in each]) for name in columns}
 
@@ -40,7 +42,7 @@ Lengths = dict[str, np.ndarray]
 
 
 def _of_dataset(dataset: Dataset, columns: Sequence[str]) -> Lengths:
-    # The index of a file has the lengths of all its records, and a view has only some of them.
+    # An index has the lengths of all records of its file, but a view has only some of these records.
     is_kept = not dataset.files.is_view and all(are_kept(dataset, name) for name in columns)
     found = _kept(dataset, columns) if is_kept else {}
     missing = [shard for shard in range(len(dataset.paths)) if shard not in found]
@@ -51,9 +53,9 @@ def _of_dataset(dataset: Dataset, columns: Sequence[str]) -> Lengths:
     counts = [len(found[shard][columns[0]]) for shard in range(len(dataset.paths))]
     if counts != np.diff(dataset.files.firsts).tolist():
         raise UnsupportedError(
-            "some records are damaged, so their lengths are unknown, which buckets= needs",
+            "buckets= needs the lengths of all records, but some records are damaged",
             file=dataset.damage[0].file if dataset.damage else None,
-            hint="penstock repair, then the repaired files",
+            hint="penstock repair, and then open the repaired files",
         )
     return {name: np.concatenate([found[n][name] for n in sorted(found)]) for name in columns}
 

@@ -1,4 +1,4 @@
-"""Makes the batches of a rank: those of an epoch on threads, ahead of the loop, or a single one in the calling thread."""
+"""Makes the batches of a rank: a whole epoch on threads, ahead of the loop, or a single batch in the calling thread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class BatchMaker:
         self._processes = 0 if recipe.workers is None else recipe.workers.count
         self._room = memory_bytes - min(memory_bytes // 2, LOADER_SPARED_BYTES)
         self.pool = _core.BufferPool(memory_bytes // 4)
-        """Reused memory for images, which stays for the next epoch."""
+        """A pool of memory for images, which is kept for the next epoch."""
         self._making_bytes: int | None = None
         """The most memory that making a batch has needed; None before the first batch."""
 
@@ -110,7 +110,8 @@ class BatchMaker:
         )
 
     def _most_batches(self) -> int:
-        """The most batches of a task. All batches of a task are ready together, so the loop would wait for a long one."""
+        """The most batches of a task. All batches of a task are ready together, so the loop waits long for a large
+        task."""
         if self._threads == 0 or self._processes:
             return 1
         return min(self._room // 32 // max(self._making_bytes or 0, 1), LOADER_TASK_BATCHES)

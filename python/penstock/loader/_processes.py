@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
+    from penstock.loader._user_code import UserCode
+
 GRACE_SECONDS = 0.3
 """How long a function may still run after the loop was left, before its process is killed."""
 _LENGTH = 8
@@ -248,6 +250,11 @@ def _picklable(error: BaseException) -> BaseException:
     except Exception:  # noqa: BLE001  whatever its pickling does
         return RuntimeError(f"{type(error).__name__}: {error}")
     return again if isinstance(error, Exception) else RuntimeError(repr(error))
+
+
+def workers_for(user: UserCode, count: int) -> Workers | None:
+    """Return that many workers for the user's functions, or None if there is nothing to run in them."""
+    return Workers(user, count) if count and user.is_any else None
 
 
 # -- messages -------------------------------------------------------------------------------------

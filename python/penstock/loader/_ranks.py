@@ -1,4 +1,4 @@
-"""`rank="auto"`: which part of the work this process has, from the launcher that started it."""
+"""`rank="auto"`: finds the rank of this process and the number of ranks from the program that launched it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class _Default(int):
-    """The default of an argument, which differs from the same number given by the caller."""
+    """The default value of an argument, which can be distinguished from the same number passed by the caller."""
 
 
 ALONE = _Default(0)
@@ -18,18 +18,18 @@ ALONE = _Default(0)
 
 
 class Place(NamedTuple):
-    """The part of a process in the work of several."""
+    """The rank of a process among the processes of a job."""
 
     rank: int
     world_size: int
     launcher: str
-    """What it is known from, such as "torchrun"."""
+    """The launcher or library that reports the rank, such as "torchrun"."""
 
 
 _VARIABLES = (
     # launcher, rank, world size
     ("torchrun", "RANK", "WORLD_SIZE"),
-    # srun sets these in each task. A batch script has SLURM_NTASKS as well, and is one process.
+    # srun sets these in each task. SLURM_NTASKS is also set in a batch script, which is only one process.
     ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("MPI", "PMI_RANK", "PMI_SIZE"),
@@ -37,30 +37,31 @@ _VARIABLES = (
 
 
 def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int]:
-    """Return the `rank` and `world_size` of a loader. Warn if they are missing in one of several processes.
+    """Return the `rank` and `world_size` of a loader. Warn if they are not given, but this is one of several
+    processes.
 
     Raises:
-        TypeError: `rank` is a text other than "auto".
-        ValueError: there is a world_size with "auto".
+        TypeError: `rank` is a string other than "auto".
+        ValueError: `rank` is "auto", and world_size is given.
     """
     if not isinstance(rank, str):
         if rank is ALONE and world_size == 1:
             _warn_if_forgotten()
         return rank, world_size
     if rank != "auto":
-        raise TypeError(f'rank is a whole number, not {rank!r}; or "auto"')
+        raise TypeError(f'rank is a whole number, not {rank!r}; "auto" is allowed, too')
     if world_size != 1:
-        raise ValueError('rank="auto" finds world_size, too; leave it out')
+        raise ValueError('rank="auto" also finds world_size=; leave it out')
     place = found()
     return (0, 1) if place is None else (place.rank, place.world_size)
 
 
 def found() -> Place | None:
-    """Return the place of this process: as torch or JAX know it, if they are set up, or else from the variables that a
-    launcher sets. None if it runs alone.
+    """Return the rank of this process and the number of ranks, from torch or JAX if they are initialized for several
+    processes, else from the environment variables of a launcher. None if the process runs alone.
 
     Raises:
-        ValueError: a launcher's variables are not a rank and the number of ranks.
+        ValueError: the variables of a launcher are not valid numbers.
     """
     for from_library in (_of_torch, _of_jax):
         place = from_library()
@@ -75,7 +76,9 @@ def found() -> Place | None:
 def _of_variables(launcher: str, rank: str, world_size: str) -> Place:
     given = os.environ[rank], os.environ[world_size]
     if not all(one.isascii() and one.isdigit() for one in given) or int(given[0]) >= int(given[1]):
-        message = f"{rank}={given[0]} and {world_size}={given[1]} of {launcher} are not a rank and the number of ranks"
+        message = (
+            f"{launcher} has set {rank}={given[0]} and {world_size}={given[1]}, which are not valid"
+        )
         raise ValueError(f"{message}; give rank= and world_size=")
     return Place(int(given[0]), int(given[1]), launcher)
 
@@ -89,7 +92,7 @@ def _of_torch() -> Place | None:
 
 def _of_jax() -> Place | None:
     jax: Any = sys.modules.get("jax")
-    # Asking for the number of processes would start JAX's backend, before the program may have set it up.
+    # jax.process_count() would start JAX's backend, perhaps before the program has configured it.
     is_set_up: Callable[[], bool] | None = getattr(
         getattr(jax, "distributed", None), "is_initialized", None
     )
@@ -105,7 +108,7 @@ def _warn_if_forgotten() -> None:
         return
     if place is not None and place.world_size > 1:
         warnings.warn(
-            f"this is process {place.rank} of {place.world_size} ({place.launcher}), and its loader reads all records,"
-            ' as those of the others do: rank="auto" divides them; rank=0, world_size=1 says that this is meant',
+            f"this is process {place.rank} of {place.world_size} ({place.launcher}), and each reads all records: pass"
+            ' rank="auto" to divide the records, or rank=0, world_size=1 if each process needs all of them',
             stacklevel=4,
         )

@@ -24,12 +24,13 @@ from penstock.engine.threads import users_code
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import limits_from
 from penstock.loader._class_names import ClassNames
-from penstock.loader._columns import ArrayOptions, as_arrays
+from penstock.loader._columns import as_arrays
 from penstock.loader._image_batches import ImageFault, sizes_of
+from penstock.loader._padding import ArrayOptions
 from penstock.loader._processes import Workers
 from penstock.loader._same import COORDINATES, Pair
 from penstock.loader._sources import Records, Taken
-from penstock.loader._user_code import Batch, UserCode
+from penstock.loader._user_code import Batch, UserCode, in_the_batch
 from penstock.loader.images import Image, decode_into
 from penstock.loader.stats import Clock
 
@@ -41,14 +42,14 @@ Decode = Mapping[str, Any]
 class Made:
     batch: Batch
     pad_to: Mapping[str, tuple[int, ...]]
-    """The lengths of its bucket, by column; empty without buckets."""
+    """The list lengths of the batch's bucket, by column; empty without buckets."""
     num_records: int
     num_bytes: int
     making_bytes: int
-    """The memory used to make it: the bytes read, the columns made of them, and the arrays."""
+    """The memory used to make the batch: the bytes read, the columns made from them, and the arrays."""
     spent: dict[str, float]
     numbers: np.ndarray
-    """The numbers of its records, without replacements for unreadable records."""
+    """The numbers of the batch's records, without replacements for unreadable records."""
     stops: bool
     """Whether the epoch ends with this batch because of damage."""
 
@@ -177,11 +178,12 @@ class Recipe:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:
             shared.go_on()
-            with clock.on("map"), users_code(), _noted(numbers[rows.places]):
+            mine = numbers[rows.places]
+            with clock.on("map"), users_code(), in_the_batch("map= or map_records=", mine):
                 if self.workers is None:
-                    made = self.user(made, rows.keys)
+                    made = self.user(made, rows.keys, mine)
                 else:
-                    made = self.workers.call(shared.ended, made, rows.keys)
+                    made = self.workers.call(shared.ended, made, rows.keys, mine)
         num_bytes = size_of(made)
         return Made(
             made,
@@ -214,7 +216,8 @@ class Recipe:
                     for fault in of_field:
                         failed.setdefault(fault.place, fault.error.at(field=field))
             else:
-                rows.decoded[name] = _by_function(spec, rows.batch.column(name), name)
+                with in_the_batch(f"decode= of {name!r}", numbers[rows.places]):
+                    rows.decoded[name] = _by_function(spec, rows.batch.column(name), name)
         if not failed:
             return rows
         for row, error in sorted(failed.items()):
@@ -228,8 +231,9 @@ class Recipe:
     def _images(
         self, rows: _Rows, name: str, spec: Image, shared: Shared
     ) -> dict[str, list[ImageFault]]:
-        """Decode a column of images, and make the columns that are the same of it. Returns the faults by column."""
-        assert rows.keys is not None, "made for decode="
+        """Decode a column of images, and the columns that are cropped with it (`same`). Returns the faults by
+        column."""
+        assert rows.keys is not None, "records have keys if there is a decode="
         limits = limits_from(self.source.limits)
         how: dict[str, Any] = {
             "threads": self.threads,
@@ -269,20 +273,6 @@ class Recipe:
             raise
 
 
-@contextmanager
-def _noted(numbers: np.ndarray) -> Generator[None]:
-    """Name the records of the batch in errors of the user's functions."""
-    try:
-        yield
-    except Exception as error:
-        shown = ", ".join(map(str, numbers[:3].tolist()))
-        more = ", …" if len(numbers) > 3 else ""
-        error.add_note(
-            f"raised in map= or map_records= of a loader, in the batch of records {shown}{more}"
-        )
-        raise
-
-
 def _by_function(function: Any, column: pa.Array, name: str) -> Any:
     with users_code():
         values = function(column)
@@ -304,7 +294,7 @@ def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
 
 
 def _taken_bytes(batch: pa.RecordBatch) -> int:
-    """The memory that these records needed: the bytes read, and the columns made of them. A column of views counts
+    """The memory that these records needed: the bytes read, and the columns made from them. A column of views counts
     only the bytes that it points to."""
     total = 0
     for column in batch.columns:

@@ -1,13 +1,13 @@
-"""The columns that `Image(same=...)` names: cropped, resized and flipped with the image of their record.
+"""Crops, resizes and flips the columns that `Image(same=...)` names in the same way as the image of the record.
 
 | kind | column | in a batch |
 |---|---|---|
-| `nearest` | encoded masks; or tensors uint8 or uint16 [height, width] or [height, width, channels] | uint8 [n, height, width], or uint16 if a mask of the batch has 16 bits; [n, height, width, 3] of masks in colour |
-| `image` | encoded images, or pixels | as the image |
-| `xyxy` | lists or tensors of four numbers | of the same form: floats as they are stored, float32 of integers |
-| `xy` | lists or tensors of two numbers | likewise |
+| `nearest` | encoded masks; or tensors, uint8 or uint16, [height, width] or [height, width, channels] | uint8 [n, height, width], or uint16 if a mask of the batch has 16 bits; [n, height, width, 3] for colour masks |
+| `image` | encoded images, or pixels | like the image |
+| `xyxy` | lists or tensors of boxes, four numbers each | lists or tensors of the same floats; integers become float32 |
+| `xy` | lists or tensors of points, two numbers each | the same |
 
-Coordinates are edges of pixels: pixel 3 reaches from 3.0 to 4.0, and an image of width 640 from 0.0 to 640.0.
+Whole coordinates are edges of pixels: pixel 3 reaches from 3.0 to 4.0, and an image of width 640 from 0.0 to 640.0.
 """
 
 from __future__ import annotations
@@ -24,28 +24,35 @@ from penstock.columns.numbers import as_arrow
 from penstock.columns.types import is_fixed_tensor
 from penstock.errors import SchemaError
 from penstock.limits import Limits
-from penstock.loader._columns import has_offsets, list_parts, of_record
+from penstock.loader._columns import list_parts, of_record
 from penstock.loader._image_batches import ImageBatch, ImageFault, array_of, pixel_shape
+from penstock.loader._padding import has_offsets
 from penstock.loader.images import Image, decode_into, recipe_of
 
 COORDINATES = {"xyxy": 4, "xy": 2}
-"""Numbers of a box, and of a point."""
+"""The count of numbers in a box and in a point."""
 
 
 def check_same(decode: Mapping[str, Any] | None, schema: pa.Schema) -> None:
-    """Refuse `same=` with columns that do not exist, are decoded otherwise, or cannot hold boxes or points."""
+    """Refuse columns in `same=` that do not exist, that are also decoded in another way, or that cannot hold boxes or
+    points."""
     taken = set(decode or ())
     for spec in (decode or {}).values():
         for path, kind in ((spec.same if isinstance(spec, Image) else None) or {}).items():
             if path in taken:
-                raise SchemaError("same= names a column that is decoded otherwise", field=path)
+                raise SchemaError(
+                    "same= names a column that is already decoded in another way", field=path
+                )
             taken.add(path)
             type_ = _type_at(schema, path)
             if kind not in COORDINATES and path not in schema.names:
-                raise SchemaError("same= takes masks and images from whole columns", field=path)
+                raise SchemaError(
+                    "same= takes masks and images only from whole columns, not from fields of structs",
+                    field=path,
+                )
             if kind in COORDINATES and not _holds_groups(type_, COORDINATES[kind], is_list=False):
                 count = COORDINATES[kind]
-                message = f"same= with {kind!r} is for lists of {count} numbers, not {type_}"
+                message = f"same= with {kind!r} needs lists of {count} numbers, not {type_}"
                 raise SchemaError(message, field=path)
 
 
@@ -65,7 +72,7 @@ def _type_at(schema: pa.Schema, path: str) -> Any:
 
 
 def _holds_groups(type_: Any, count: int, *, is_list: bool) -> bool:
-    """Whether values are lists or tensors whose innermost ones can hold groups of `count` numbers."""
+    """Whether values are lists or tensors, and the innermost lists can hold groups of `count` numbers."""
     if is_fixed_tensor(type_):
         fits = type_.permutation is None and type_.shape[-1] % count == 0
         return fits and _holds_groups(type_.value_type, count, is_list=True)
@@ -85,13 +92,13 @@ def _holds_groups(type_: Any, count: int, *, is_list: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How columns are made that share the view of an image.
+    """Makes the columns that get the same crop and flip as an image.
 
     Attributes:
         spec: how the image is made.
-        sizes: width and height of each image (uint32), null where its head is not valid.
-        keys: uint64[n], of the records.
-        how: threads, limits, damage and pool, as `decode_into` takes them.
+        sizes: width and height of each image (uint32), null if its header is not valid.
+        keys: the keys of the records, uint64[n].
+        how: the arguments threads, limits, damage and pool of `decode_into`.
     """
 
     spec: Image
@@ -100,7 +107,7 @@ class Pair:
     how: dict[str, Any]
 
     def decoded(self, column: Any, kind: str) -> tuple[Any, list[ImageFault]]:
-        """The images or masks of a column, and those that are damaged."""
+        """Decode the images or masks of a column. Returns them and the faults."""
         if kind == "image":
             return decode_into(column, self.spec, self.keys, main=self.sizes, **self.how)
         return self._masks(column)
@@ -130,7 +137,7 @@ class Pair:
         return batch.make(None, **self.how)
 
     def moved(self, batch: pa.RecordBatch, path: str, kind: str) -> pa.RecordBatch:
-        """A batch with boxes or points moved to where they are in the results."""
+        """Return the batch with the coordinates of boxes or points changed to those in the resulting images."""
         views = pa.array(recipe_of(self.spec).views(self.sizes, as_arrow(self.keys)))
         move = _Move(COORDINATES[kind], views)
         name, names = (path, []) if path in batch.schema.names else _split(path)
@@ -144,7 +151,7 @@ class Pair:
 
 
 def _own(array: pa.Array, limits: Limits, tail: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shape of each mask at its own size, (0,) where that is not known."""
+    """The shape of each mask if its size is not changed; (0,) if its size is unknown."""
     sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
     sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
     pairs = zip(*sides, strict=True)
@@ -152,13 +159,13 @@ def _own(array: pa.Array, limits: Limits, tail: tuple[int, ...]) -> list[tuple[i
 
 
 def _masks_of(column: Any) -> tuple[pa.Array, tuple[int, int, int] | None, bool]:
-    """The masks as one array; height, width and channels of tensors; whether those have 16 bits."""
+    """The masks as one array. For tensors also height, width and channels, and whether they have 16 bits."""
     type_ = column.type
     if not is_fixed_tensor(type_):
         return (*array_of(column), False)
     is_deep = type_.value_type == pa.uint16()
     if not (is_deep or type_.value_type == pa.uint8()) or type_.permutation is not None:
-        raise SchemaError(f"masks are uint8 or uint16 [height, width], not {type_}")
+        raise SchemaError(f"masks must be uint8 or uint16 [height, width], not {type_}")
     shape = tuple(type_.shape)
     pixels = pixel_shape(shape if len(shape) == 3 else (*shape, 1))
     storage = column.storage
@@ -175,9 +182,9 @@ def _masks_of(column: Any) -> tuple[pa.Array, tuple[int, int, int] | None, bool]
 
 
 class _Move:
-    """Moves coordinates of images to those of the results.
+    """Converts coordinates in the original images to coordinates in the resulting images.
 
-    A box that is cut off keeps its place, with a side of length 0, so that labels still belong to their boxes.
+    A box outside the crop stays in the list, with a side of length 0, so that labels still belong to their boxes.
     """
 
     def __init__(self, count: int, views: pa.StructArray) -> None:
@@ -193,14 +200,14 @@ class _Move:
         self._flip = views.field("flip").fill_null(False).to_numpy(zero_copy_only=False)
 
     def __call__(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Move groups of numbers [n, 2 or 4] that belong to rows of the batch."""
+        """Convert groups of numbers [n, 2 or 4]. `rows` has the row of the batch of each group."""
         points = numbers.reshape(-1, 2)
         of = np.repeat(rows, self.count // 2)
         end, flip = self._end[of], self._flip[of]
         moved = (points - self._start[of]) * self._scale[of]
         moved[flip, 0] = end[flip, 0] - moved[flip, 0]
         moved = np.clip(moved, 0, end).reshape(-1, self.count)
-        if self.count == 4:  # what was the right side is the left one now
+        if self.count == 4:  # after a flip, the former right side is the left side
             flipped = self._flip[rows]
             moved[flipped] = moved[flipped][:, [2, 1, 0, 3]]
         return moved
@@ -212,7 +219,7 @@ def _split(path: str) -> tuple[str, list[str]]:
 
 
 def _within(array: Any, names: list[str], move: _Move) -> Any:
-    """The array with the coordinates at a path moved."""
+    """The array with converted coordinates at a path inside its structs."""
     if not names:
         return _moved(array, np.arange(len(array)), move)
     place = array.type.get_field_index(names[0])
@@ -223,7 +230,7 @@ def _within(array: Any, names: list[str], move: _Move) -> Any:
 
 
 def _moved(array: Any, rows: np.ndarray, move: _Move) -> Any:
-    """Lists or tensors with their coordinates moved. `rows`: the row of the batch of each value."""
+    """Lists or tensors with converted coordinates. `rows` has the row of the batch of each value."""
     type_ = array.type
     if is_fixed_tensor(type_):
         storage = _moved(array.storage, rows, move)
@@ -245,7 +252,7 @@ def _moved(array: Any, rows: np.ndarray, move: _Move) -> Any:
 
 
 def _listed(values: Any, starts: np.ndarray, type_: Any) -> Any:
-    """Values as lists again, of the kind of `type_`."""
+    """Put values back into lists of the same kind as `type_`."""
     if pa.types.is_fixed_size_list(type_):
         return pa.FixedSizeListArray.from_arrays(values, type_.list_size)
     if pa.types.is_large_list(type_):
@@ -258,12 +265,12 @@ def _check_groups(counts: np.ndarray, count: int) -> None:
     wrong = np.flatnonzero(counts % count)
     if len(wrong):
         what = "boxes of four numbers" if count == 4 else "points of two numbers"
-        message = f"a list of {counts[wrong[0]]} numbers, where same= has {what}"
+        message = f"a list of {counts[wrong[0]]} numbers cannot hold {what}, as same= requires"
         raise SchemaError(message, record=int(wrong[0]))
 
 
 def _moved_tensors(array: Any, rows: np.ndarray, move: _Move) -> Any:
-    """Tensors whose shape differs by record."""
+    """Convert the coordinates in tensors whose shape differs by record."""
     data, shape = array.storage.field("data"), array.storage.field("shape")
     made = _moved(data, rows, move)
     type_ = type(array.type)(made.type.value_type, array.type.num_dimensions)

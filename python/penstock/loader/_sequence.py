@@ -180,7 +180,7 @@ class WindowReading(Reading):
                 last = min(window.last, stop)
                 asked = numbers[done : done + last - first]
                 if start < part.first:
-                    # Wrapped to the beginning of the epoch, whose window is no longer in memory.
+                    # The batch wraps around to the beginning of the epoch, whose window is no longer in memory.
                     found = [self._source.take(asked, clock)]
                 else:
                     found = self._from_window(window, asked, most_windows, clock)

@@ -42,7 +42,7 @@ class Records:
         if len(modes) > 1:
             found = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
             raise ValueError(
-                f"all datasets of a loader need the same damage mode, and these have {found}"
+                f"all datasets of a loader need the same damage mode, but these have {found}"
             )
         self.damage_mode = modes.pop()
 
@@ -107,7 +107,7 @@ class Records:
 
         With damage="skip" damaged records are left out. With "stop" only the records before the first damaged one are
         returned. `views`: columns of bytes and images may be views into the buffers read (`lending.lent_schema`).
-        Several datasets ignore it, because they may store bytes as different types.
+        With several datasets it has no effect, because they may store bytes as different types.
         """
         if len(self.datasets) == 1:
             return self._take_from(self.datasets[0], numbers, clock, views)
@@ -182,7 +182,7 @@ def _mixed(data: Any, names: Sequence[str]) -> dict[str, Any]:
     if not isinstance(data, Mapping) or set(data) != set(names):
         has = ", ".join(map(repr, data)) if isinstance(data, Mapping) else "no names"
         wanted = ", ".join(map(repr, names))
-        raise ValueError(f"the order mixes the datasets {wanted}, and the data has {has}")
+        raise ValueError(f"the order mixes the datasets {wanted}, but the data has {has}")
     return {name: data[name] for name in names}
 
 
@@ -196,7 +196,7 @@ def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
         schema = pa.schema([schema.field(name) for name in columns])
     twice = [name for name, times in Counter(schema.names).items() if times > 1]
     if twice:
-        message = "several columns have this name, and a batch is a dict"
+        message = "several columns have this name, but a batch is a dict, which needs unique names"
         raise SchemaError(message, field=twice[0], hint="columns= without it, or other names")
     return schema
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,17 +29,58 @@ class UserCode:
         """Whether a function has the parameter `keys`."""
         return any(_takes_keys(f) for f in (self.map, self.map_records) if f is not None)
 
-    def __call__(self, batch: Batch, keys: np.ndarray | None) -> Batch:
+    def __call__(self, batch: Batch, keys: np.ndarray | None, numbers: np.ndarray) -> Batch:
+        """Call the functions. Errors have a note that names the records; `numbers` are those of the batch, int64[n]."""
         if self.map_records is not None:
-            batch = _by_record(batch, self.map_records, keys)
+            batch = _by_record(batch, self.map_records, keys, numbers)
         if self.map is None:
             return batch
-        found = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
-        if found is None:
-            raise SchemaError(
-                "map returned None; it must return the batch, even if it changed it in place"
-            )
+        with in_the_batch("map=", numbers):
+            found = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
+            if found is None:
+                raise SchemaError(
+                    "map returned None; it must return the batch, even if it changed it in place"
+                )
+            _check_rows(batch, found)
         return found
+
+
+@contextmanager
+def in_the_batch(which: str, numbers: np.ndarray) -> Generator[None]:
+    """Name the records of a batch in errors of one of the user's functions, unless a note names them already."""
+    try:
+        yield
+    except Exception as error:
+        if not any(" of a loader, " in note for note in getattr(error, "__notes__", ())):
+            shown = ", ".join(map(str, numbers[:3].tolist()))
+            more = ", …" if len(numbers) > 3 else ""
+            error.add_note(f"raised in {which} of a loader, in the batch of records {shown}{more}")
+        raise
+
+
+def _check_rows(batch: Batch, found: Any) -> None:
+    """Raise an error if columns that `map` kept no longer have as many rows as each other.
+
+    `map` may leave out or add records, in all columns alike. Columns of other names, or of another kind than they had,
+    are the user's.
+    """
+    if not isinstance(found, Mapping):
+        return
+    columns: Mapping[str, Any] = found
+    kept = [name for name in batch if name in columns and _is_alike(batch[name], columns[name])]
+    rows = {name: _length({name: columns[name]}) for name in kept}
+    if len(set(rows.values())) > 1:
+        few, many = min(rows, key=rows.__getitem__), max(rows, key=rows.__getitem__)
+        raise SchemaError(
+            f"map returned {rows[few]} rows of {few!r} and {rows[many]} of {many!r}; if it leaves out or adds records,"
+            " it must do so in every column"
+        )
+
+
+def _is_alike(before: Any, after: Any) -> bool:
+    if isinstance(before, np.ndarray):
+        return len(getattr(after, "shape", ())) > 0
+    return isinstance(after, (tuple, list)) and type(before) is type(after)
 
 
 def _takes_keys(function: Callable[..., Any]) -> bool:
@@ -49,7 +91,10 @@ def _takes_keys(function: Callable[..., Any]) -> bool:
 
 
 def _by_record(
-    batch: Batch, function: Callable[..., dict[str, Any]], keys: np.ndarray | None
+    batch: Batch,
+    function: Callable[..., dict[str, Any]],
+    keys: np.ndarray | None,
+    numbers: np.ndarray,
 ) -> Batch:
     """Call a function for each record of a batch, and convert its results back to columns."""
     if not _takes_keys(function):
@@ -57,20 +102,25 @@ def _by_record(
     done: list[dict[str, Any]] = []
     for n in range(_length(batch)):
         record = {name: _value(column, n) for name, column in batch.items()}
-        done.append(function(record) if keys is None else function(record, keys=keys[n]))
-    if not done:
-        return batch
-    for one in done:
-        if not isinstance(one, Mapping) or set(one) != set(done[0]):
-            raise SchemaError(
-                f"map_records returned {_returned(one)} for a record, and {_returned(done[0])} for the"
-                " first; it must return a dict with the same names for every record"
-            )
-    return {name: _stacked([one[name] for one in done]) for name in done[0]}
+        try:
+            one = function(record) if keys is None else function(record, keys=keys[n])
+            _check_record(one, done)
+        except Exception as error:
+            error.add_note(f"raised in map_records= of a loader, for record {numbers[n]}")
+            raise
+        done.append(one)
+    return {name: _stacked([one[name] for one in done]) for name in done[0]} if done else batch
 
 
-def _returned(value: Any) -> str:
-    return str(list(value)) if isinstance(value, Mapping) else type(value).__name__
+def _check_record(found: Any, before: list[dict[str, Any]]) -> None:
+    if not isinstance(found, Mapping):
+        kind = "None" if found is None else type(found).__name__
+        raise SchemaError(f"map_records returned {kind}; it must return the record, a dict")
+    if before and set(found) != set(before[0]):
+        raise SchemaError(
+            f"map_records returned the names {list(found)}, and {list(before[0])} for the first record of the batch; it"
+            " must return the same names for every record"
+        )
 
 
 def _length(batch: Mapping[str, Any]) -> int:

@@ -7,15 +7,17 @@ about a million positions, and counts each record. `audit` runs a loader and com
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.engine.pipeline import in_order
-from penstock.errors import UnsupportedError
+from penstock.loader._bucket_walk import BucketWalk
+from penstock.loader._buckets import BucketSequence
 from penstock.loader._plan import BatchPart
+from penstock.loader.reports import Coverage, MissingRecord, PlanReport, RankPlan, RepeatedRecord
 from penstock.orders import Balanced, Mixture, Weighted
 
 if TYPE_CHECKING:
@@ -29,113 +31,11 @@ SHOWN = 10
 """How many missing and repeated records are listed; the rest are only counted."""
 
 
-@dataclass(frozen=True)
-class RankPlan:
-    """The work of one rank in an epoch."""
-
-    rank: int
-    num_batches: int
-    num_records: int
-    """Records delivered, including records that only fill a batch."""
-    num_padding: int
-    """Records that only fill a batch: repeated with `uneven="wrap"`, masked with `uneven="pad"`."""
-    first_batch: list[int]
-    last_batch: list[int]
-    """The first three record numbers of its last batch; `first_batch` has those of its first."""
-    num_shards: int | None = None
-    """Number of files it reads from; None if the positions were not counted."""
-    num_bytes: int | None = None
-    """Bytes it reads, estimated from the mean record size of each file; None if the positions were not counted. For
-    more than 16 million positions, this and num_shards are estimates from a sample."""
-
-
-@dataclass(frozen=True)
-class RepeatedRecord:
-    """A record that occurs more than once."""
-
-    record: int
-    file: str
-    record_in_file: int
-    count: int
-    steps: list[tuple[int, int]]
-    """(step, rank) of the first occurrences; steps are counted from the position of the plan."""
-
-
-@dataclass(frozen=True)
-class MissingRecord:
-    """A record that does not occur in this epoch."""
-
-    record: int
-    file: str
-    record_in_file: int
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How often each record occurs, counted over all ranks and steps."""
-
-    num_records: int
-    num_once: int
-    num_missing: int
-    num_repeated: int
-    missing: list[MissingRecord]
-    repeated: list[RepeatedRecord]
-    """The first repeated records, as `missing` has the first missing ones."""
-    explained: bool
-    """Whether `drop_last`, `uneven` and the order account for every deviation."""
-
-    def __str__(self) -> str:
-        if self.num_once == self.num_records:
-            return f"every one of {self.num_records} records comes exactly once"
-        counted = f"{self.num_once} of {self.num_records} records come exactly once"
-        rows = [f"{counted}, {self.num_missing} not at all, {self.num_repeated} more than once"]
-        rows += [f"  not: {m.file}: record {m.record_in_file}" for m in self.missing]
-        for one in self.repeated:
-            places = ", ".join(f"step {step} of rank {rank}" for step, rank in one.steps)
-            rows.append(f"  {one.count} times: {one.file}: record {one.record_in_file} ({places})")
-        if not self.explained:
-            rows.append(
-                "drop_last, uneven and the order do not explain this: it is a bug in penstock"
-            )
-        return "\n".join(rows)
-
-
-@dataclass(frozen=True)
-class PlanReport:
-    """Which rank reads what in an epoch. `print` shows a summary; `penstock plan` shows tables."""
-
-    num_records: int
-    length: int
-    """The number of positions in the epoch: that of records, except for orders that select records."""
-    order: dict[str, Any]
-    epoch: int
-    position: int
-    batch_size: int
-    num_steps: int
-    """Steps from the position on, the same on every rank."""
-    uneven: str
-    dropped: tuple[int, int]
-    """The positions that no rank reads, [start, stop)."""
-    ranks: list[RankPlan]
-    coverage: Coverage | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the arguments of the loader explain all missing and repeated records. True without an audit."""
-        return self.coverage is None or self.coverage.explained
-
-    def __str__(self) -> str:
-        lost = self.dropped[1] - self.dropped[0]
-        padding = sum(rank.num_padding for rank in self.ranks)
-        line = (
-            f"epoch {self.epoch} from position {self.position}: {self.num_steps} steps on each of"
-            f" {len(self.ranks)} ranks, {lost} positions dropped, {padding} filled up"
-        )
-        return line if self.coverage is None else f"{line}\n{self.coverage}"
-
-
 def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
     """Compute which rank reads what in the rest of the loader's current epoch, for all ranks. Reads no records.
+
+    With `buckets=`, the report also has the steps of each bucket, and an audit checks that each step has one bucket on
+    all ranks.
 
     Args:
         loader: the loader of any rank; `load_state_dict` and `set_epoch` choose where the plan begins.
@@ -146,20 +46,19 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
         >>> import penstock as ps
         >>> _ = ps.write({"id": range(10)}, "ten.tfrecord", overwrite=True)
         >>> loader = ps.Loader(ps.open("ten.tfrecord"), 2, order=ps.Shuffled(0), world_size=2)
-        >>> print(ps.plan(loader, audit=True))
-        epoch 0 from position 0: 3 steps on each of 2 ranks, 0 positions dropped, 0 filled up
+        >>> report = ps.plan(loader, audit=True)
+        >>> report.num_steps, [rank.num_records for rank in report.ranks]
+        (3, [5, 5])
+        >>> print(report.coverage)
         every one of 10 records comes exactly once
     """
-    if loader.has_buckets:
-        raise UnsupportedError(
-            "plan and audit do not count the batches of buckets= yet",
-            hint="count the numbers that record_numbers= adds to each batch",
-        )
+    if loader.buckets is not None:
+        return _bucket_plan(loader, loader.buckets, audit=audit)
     walk = _Walk(loader, audit=audit)
     ranks = walk.ranks()
     if audit or loader.plan.length - loader.position <= WALKED:
         walk.walk()
-        ranks = walk.with_files(ranks)
+        ranks = _with_files(ranks, walk.from_file, walk.mean_bytes)
     return PlanReport(
         len(loader.source),
         loader.plan.length,
@@ -172,6 +71,35 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
         (walk.end, loader.plan.length),
         ranks,
         walk.coverage() if audit else None,
+    )
+
+
+def _bucket_plan(loader: Loader, sequence: BucketSequence, *, audit: bool) -> PlanReport:
+    """The plan of a loader with buckets. It goes through every step, with or without an audit."""
+    firsts, mean_bytes = _files(loader)
+    walk = BucketWalk(loader, sequence)
+    walk.walk(firsts)
+    buckets = walk.buckets()
+    lost = sum(bucket.num_dropped for bucket in buckets)
+    num_records = len(loader.source)
+    coverage = None
+    if audit:
+        steps = walk.steps_of(np.flatnonzero(walk.counts > 1)[:SHOWN])
+        found = _counted(loader, walk.counts, explained=walk.is_explained(), steps=steps)
+        coverage = replace(found, num_mixed_steps=walk.num_mixed_steps)
+    return PlanReport(
+        num_records,
+        num_records,
+        loader.order.spec(),
+        loader.epoch,
+        walk.position,
+        loader.plan.batch_size,
+        walk.steps,
+        loader.plan.uneven,
+        (num_records - lost, num_records),
+        _with_files(walk.ranks, walk.from_file, mean_bytes),
+        coverage,
+        buckets,
     )
 
 
@@ -190,13 +118,13 @@ def audit(loader: Loader) -> PlanReport:
     Example:
         >>> import penstock as ps
         >>> _ = ps.write({"id": range(10)}, "ten.tfrecord", overwrite=True)
-        >>> print(ps.audit(ps.Loader(ps.open("ten.tfrecord"), 4, order=ps.Shuffled(0))))
-        epoch 0 from position 0: 3 steps on each of 1 ranks, 0 positions dropped, 0 filled up
+        >>> report = ps.audit(ps.Loader(ps.open("ten.tfrecord"), 4, order=ps.Shuffled(0)))
+        >>> print(report.coverage)
         every one of 10 records comes exactly once
     """
     report = plan(loader)
     counts = np.zeros(len(loader.source), np.int64)
-    parts = list(loader.plan.parts(report.position, loader.rank))
+    parts = list(loader.plan.parts(loader.position, loader.rank))
     done = 0
     for numbers in loader.iter_numbers():
         wanted = _numbers(loader, report.epoch, parts[done]) if done < len(parts) else numbers[:0]
@@ -221,6 +149,8 @@ def _is_subsequence(some: np.ndarray, of: np.ndarray) -> bool:
 
 
 def _numbers(loader: Loader, epoch: int, part: BatchPart) -> np.ndarray:
+    if loader.buckets is not None:
+        return loader.buckets.numbers(loader.plan, part, epoch)
     ranges = [loader.numbers(epoch, a, b) for a, b in loader.plan.positions(part)]
     return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
@@ -245,6 +175,20 @@ def _counted(loader: Loader, counts: np.ndarray, *, explained: bool, steps: Step
     )
 
 
+def _with_files(
+    ranks: list[RankPlan], from_file: Sequence[np.ndarray] | np.ndarray, mean_bytes: np.ndarray
+) -> list[RankPlan]:
+    """Add the number of files that each rank reads from, and their bytes."""
+    return [
+        replace(
+            rank,
+            num_shards=int(np.count_nonzero(files)),
+            num_bytes=int(files @ mean_bytes / max(files.sum(), 1) * rank.num_records),
+        )
+        for rank, files in zip(ranks, from_file, strict=True)
+    ]
+
+
 class _Walk:
     """All steps of all ranks from the loader's position on, in blocks."""
 
@@ -260,8 +204,8 @@ class _Walk:
         last = max((part.first + part.num_real for part in self._last), default=self._position)
         self.end = min(last, self._plan.length)
         """The position at which all ranks together stop reading."""
-        self._firsts, self._mean_bytes = _files(loader)
-        self._from_file = np.zeros((self._plan.world_size, len(self._mean_bytes)), np.int64)
+        self._firsts, self.mean_bytes = _files(loader)
+        self.from_file = np.zeros((self._plan.world_size, len(self.mean_bytes)), np.int64)
         # A byte is enough if each record occurs once or twice. A faulty order that overflows it also misses records.
         is_small = _promises_each_once(loader) and self._plan.length >= self._plan.world_size
         self._counts = np.zeros(
@@ -291,17 +235,6 @@ class _Walk:
                 self._shown(last),
             )
             for rank, last in enumerate(self._last)
-        ]
-
-    def with_files(self, ranks: list[RankPlan]) -> list[RankPlan]:
-        """Add the number of files that each rank reads from, and their bytes."""
-        return [
-            replace(
-                rank,
-                num_shards=int(np.count_nonzero(files)),
-                num_bytes=int(files @ self._mean_bytes / max(files.sum(), 1) * rank.num_records),
-            )
-            for rank, files in zip(ranks, self._from_file, strict=True)
         ]
 
     def walk(self) -> None:
@@ -343,11 +276,11 @@ class _Walk:
             np.add.at(self._counts, numbers, self._counts.dtype.type(1))
 
     def _count_files(self, rank: int, numbers: np.ndarray) -> None:
-        if len(self._mean_bytes) == 1:
-            self._from_file[rank] += len(numbers)
+        if len(self.mean_bytes) == 1:
+            self.from_file[rank] += len(numbers)
         else:
             files = np.searchsorted(self._firsts, numbers, "right") - 1
-            self._from_file[rank] += np.bincount(files, minlength=len(self._mean_bytes))
+            self.from_file[rank] += np.bincount(files, minlength=len(self.mean_bytes))
 
     def coverage(self) -> Coverage:
         """The counts of each record from the beginning of the epoch up to its last step."""
@@ -410,7 +343,7 @@ def _cut(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 
 def _promises_each_once(loader: Loader) -> bool:
-    """Whether the order promises every record exactly once. Orders that select records do not."""
+    """Whether the order promises every record exactly once. Orders that repeat or omit records do not."""
     selects = isinstance(loader.order, (Balanced, Mixture, Weighted))
     return loader.plan.length == len(loader.source) and not selects
 

@@ -42,28 +42,29 @@ class Image:
 
     Args:
         size: the side in pixels, or (height, width); None keeps the size of each image.
-        crop: None takes the whole image, and its aspect ratio changes; "center" takes its middle, "random" a random
-            part.
+        crop: None takes the whole image, and may change its aspect ratio; "center" takes the center, and "random" a
+            random part.
         flip: mirror left and right, with probability 1/2.
-        dtype: "uint8"; "uint16": 8 bits times 257; or "float32", "float16" or "bfloat16": scaled to 0..1, then
-            `(x - mean) / std`. Except for "uint8", PNG and PPM files of 16 bits are used in full depth. bfloat16
-            comes as its bits in uint16; `Loader.torch` and `Loader.jax` give their own bfloat16.
+        dtype: "uint8"; "uint16", where 8-bit values are multiplied by 257; or "float32", "float16" or "bfloat16", where
+            values are scaled to 0..1 and then become `(x - mean) / std`. For all but "uint8", 16-bit PNG and PPM files
+            are used in full depth. Arrays of bfloat16 have its bits as uint16; `Loader.torch` and `Loader.jax` convert
+            them to bfloat16.
         mean: a number, or one for each of red, green and blue.
-        std: likewise.
+        std: the same.
         layout: "nhwc", channels last, or "nchw", channels first.
-        exact: decode whole images at full resolution, even if less would do.
-        scale: the smallest and largest area of a random crop, as a part of the image's.
+        exact: decode whole images at full resolution, even if the result needs less.
+        scale: the smallest and largest area of a random crop, as a fraction of the image's area.
         ratio: the smallest and largest width over height of a random crop.
-        center_fraction: the part of the shorter side that a center crop keeps.
-        same: other columns of the record that a `penstock.Loader` crops, resizes and flips with the image, and
-            what they hold: {name: kind}. A field of a struct column is named by its path, such as "objects.bbox".
-            The kinds are "nearest", masks: each pixel is the nearest one of the mask, never a mixture; "image",
-            another picture, made like this one; "xyxy", boxes (left, top, right, bottom) in pixels; "xy", points
-            in pixels. Boxes and points are clipped to the result, and none is dropped. See
+        center_fraction: the fraction of the shorter side that a center crop keeps.
+        same: {name: kind}: other columns of the record that a `penstock.Loader` crops, resizes and flips in the same
+            way as the image. A field of a struct column is named by its path, such as "objects.bbox". The kinds are
+            "nearest" for masks (resized by taking the nearest pixel, never a mixture of pixels); "image" for other
+            images, which are made like this one; "xyxy" for boxes (left, top, right, bottom) in pixels; and "xy" for
+            points in pixels. Boxes and points are clipped to the result, and none is dropped. See
             docs/guide/loader-images.md.
 
     Raises:
-        ValueError: an argument is out of range, or has no effect with the others.
+        ValueError: an argument is out of range, or would have no effect.
 
     Example:
         >>> import penstock as ps
@@ -178,18 +179,18 @@ def decode_into(
         images: a pyarrow array (or chunked array) of images or bytes, a list of bytes, or pixels:
             a pyarrow array of fixed-shape tensors uint8[height, width, 1 to 4], or such a NumPy array,
             uint8[n, height, width, channels].
-        spec: how they are made.
+        spec: how the images are made.
         keys: uint64[n]; a record's random crop and flip are drawn from its key alone.
-        out: where to write: an array of `spec.array_dtype` and the batch's shape, contiguous in memory.
-            None for a new one.
-        threads: how many decode in parallel.
+        out: the array to write into, with dtype `spec.array_dtype` and the shape of the batch, contiguous in memory.
+            None makes a new array.
+        threads: the number of threads that decode in parallel.
         limits: `image_pixels` bounds each image.
-        damage: "error" raises at the first damaged image; "skip" makes them zeros; "salvage" gives the
-            decodable part of JPEGs. The last two return the faults.
-        pool: where a new array gets its memory, which returns there when the last view of the
-            array is gone.
-        main: width and height (uint32) of other images, one for each, whose crop and flip these images share;
-            an image is made of zeros where they are null. None for the images' own.
+        damage: "error" raises an error at the first damaged image; "skip" replaces damaged images with zeros;
+            "salvage" keeps the decodable part of damaged JPEGs. The last two return the faults.
+        pool: the memory for a new array comes from this pool, and returns to it when the last view of the array is
+            gone.
+        main: width and height (uint32) of another image for each image, whose crop and flip it gets. If they are null,
+            the result is zeros. None: each image has a crop and flip of its own.
 
     Returns:
         The batch, [n, height, width, 3] or [n, 3, height, width], and the faults. If there is no size and
@@ -218,7 +219,7 @@ def decode_into(
 def _shapes(
     array: pa.Array, spec: Image, pixels: tuple[int, int, int] | None, limits: Limits
 ) -> list[tuple[int, ...]]:
-    """The shape of each result, (0,) for an image of unknown size; or one shape for all of them."""
+    """The shape of each result, or one shape for all of them; (0,) for an image of unknown size."""
     same = spec.height_width or (pixels and pixels[:2])
     if same:
         return [spec.shape(*same)]
@@ -233,7 +234,7 @@ def _shapes(
 
 @lru_cache(maxsize=16)  # up to 0.8 MB each
 def recipe_of(spec: Image) -> _core.ImageRecipe:
-    """How Rust makes images as described."""
+    """The description of the images in the form that Rust needs."""
     return _core.ImageRecipe(
         size=spec.height_width,
         crop=spec.crop or "whole",
@@ -249,10 +250,10 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
 
 
 def value_table(spec: Image, largest: int = 255) -> np.ndarray:
-    """The value of each byte (or, with 65535, of each 16 bits) of red, green and blue: `spec.dtype`[3, 256].
+    """The result for each possible value of red, green and blue: `spec.dtype`[3, largest + 1].
 
-    There are few of them, so their values are computed once, by NumPy in float32, as `(x / largest - mean) / std`,
-    and looked up for each pixel.
+    NumPy computes the results once in float32, as `(x / largest - mean) / std`. Each pixel then needs only a lookup.
+    `largest` is 255, or 65535 for images of 16 bits.
 
     Example:
         >>> import penstock as ps
@@ -293,7 +294,7 @@ def _channels(name: str, value: Any) -> Any:
         return value
     values = tuple(float(one) for one in value)
     if len(values) != 3:
-        raise ValueError(f"{name} is a number or three of them, not {len(values)}")
+        raise ValueError(f"{name} must be one number or three, not {len(values)}")
     return values
 
 
@@ -317,7 +318,7 @@ def _check_crop(spec: Image) -> None:
     for name, most in (("scale", 1.0), ("ratio", 1e6)):
         edges = getattr(spec, name)
         if len(edges) != 2 or not 0 < edges[0] <= edges[1] <= most:
-            raise ValueError(f"{name} is (least, largest), each above 0 and at most {most}")
+            raise ValueError(f"{name} must be (smallest, largest), each above 0 and at most {most}")
     if not 0 < spec.center_fraction <= 1:
         raise ValueError(
             f"center_fraction must be above 0 and at most 1, not {spec.center_fraction}"
@@ -331,4 +332,4 @@ def _check_word(name: str, value: Any, known: tuple[Any, ...]) -> None:
 
 def _check_size(size: Any, sides: tuple[int, ...] | None) -> None:
     if sides is not None and (len(sides) != 2 or not all(0 < side <= _MOST_SIDE for side in sides)):
-        raise ValueError(f"size is pixels, or (height, width), not {size!r}")
+        raise ValueError(f"size must be a number of pixels or (height, width), not {size!r}")

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from penstock.contract.format import SkippedRegion
-from penstock.engine.pipeline import default_threads
 from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
 from penstock.loader._buckets import BucketSequence, buckets_of
-from penstock.loader._caching import Cached
+from penstock.loader._caching import cached
 from penstock.loader._class_names import ClassNames
-from penstock.loader._columns import ArrayOptions, holds_lists, lengths_of
 from penstock.loader._maker import BatchMaker
+from penstock.loader._padding import ArrayOptions, check_paths, lengths_of, padded_paths
 from penstock.loader._plan import EpochPlan
-from penstock.loader._processes import Workers
+from penstock.loader._processes import workers_for
 from penstock.loader._progress import line as progress_line
 from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
@@ -65,9 +64,9 @@ class Loader:
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
             damaged records.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
-        map: function from a batch (dict) to a batch, called in a thread of the loader. If it has a parameter `keys`,
-            it also gets uint64[n]: a number for each record that depends only on seed, epoch and record. Use it to
-            seed the augmentation of that record.
+        map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
+            in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
+            only on seed, epoch and record. Use it to seed the augmentation of that record.
         map_records: function from a record (dict of values) to a record; `keys` is then a single number. Results of
             equal shape are stacked.
         columns: names of the columns to read; other columns are not decoded.
@@ -75,18 +74,19 @@ class Loader:
         ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
-            lists, one length for each level, outermost first. A longer list is an error.
+            lists, one length for each level, outermost first. A longer list is an error. `pad_to`, `ragged` and
+            `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
-        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the
-            same on all ranks, and its lists are padded to the bucket's size. For several columns give as many sizes
-            for each. The lengths are read once, and kept in the index. `uneven` holds for each bucket's last step.
+        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
+            the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
+            of sizes. The lengths are read once, and kept in the index. `uneven` applies to each bucket's last step.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
             given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
             once to find the names when it is constructed.
         fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step this loader reads. rank="auto" finds both if torch.distributed,
-            JAX, torchrun, srun or MPI started this process; else it is 0 of 1.
+            JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.
         threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
             requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
@@ -95,7 +95,7 @@ class Loader:
             queued, being made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One
             batch is always made, and takes up to three times its size.
         cache: "memory" or a folder on a local disk. The records are copied there while the source is read, and read
-            from there once the copy is complete. Useful for compressed files, other machines and slow disks.
+            from there once the copy is complete. Useful for compressed files, remote files and slow disks.
         cache_bytes: the maximum size of the copy; a copy that would exceed it is abandoned with a warning. None: half
             of the free memory, or all of the disk except one twentieth.
         epoch: the first epoch.
@@ -162,31 +162,28 @@ class Loader:
         self.source = records_of(data, columns, mixed)
         schema = self.source.schema
         self._classes = ClassNames(self.source, class_names)
-        if cache_bytes is not None:
-            cache_bytes = checked_count("cache_bytes", cache_bytes, 0)
-        self.cache = None if cache is None else Cached(self.source, cache, cache_bytes)
+        self.cache = cached(self.source, cache, cache_bytes)
         self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
-        self._buckets = None
+        self.buckets: BucketSequence | None = None
+        """The buckets of `buckets=`, and their order."""
         if buckets is not None:
             sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
-            self._buckets = BucketSequence(self.order, self.source, sizes, self.plan)
+            self.buckets = BucketSequence(self.order, self.source, sizes, self.plan)
             pad_to = {**(pad_to or {}), **sizes.pad_to(-1)}
-        self._sequence = self._buckets or RecordSequence(self.order, self.source)
+        self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
-        arguments.check_known(schema, decode=decode, fill=fill, ragged=ragged)
+        arguments.check_known(schema, decode=decode)
+        check_paths(schema, fill=fill, ragged=ragged)
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
-        self.threads = (
-            default_threads() if threads is None else checked_count("threads", threads, 0)
-        )
+        self.threads = arguments.checked_threads(threads)
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
-        processes = checked_count("processes", processes, 0)
-        self._workers = Workers(user, processes) if processes and user.is_any else None
+        self._workers = workers_for(user, checked_count("processes", processes, 0))
         lengths = lengths_of(pad_to, schema, decode)
         self._recipe = Recipe(
             self.source,
@@ -218,11 +215,6 @@ class Loader:
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
-
-    @property
-    def has_buckets(self) -> bool:
-        """Whether batches are made by `buckets=`."""
-        return self._buckets is not None
 
     @property
     def epoch(self) -> int:
@@ -321,15 +313,7 @@ class Loader:
         """Columns padded to the longest list of each batch; empty if `map` or `map_records` may change them."""
         if self._recipe.user.is_any:
             return []
-        options = self._recipe.arrays
-        return [
-            field.name
-            for field in self.source.schema
-            if field.name not in self._recipe.decode
-            and field.name not in options.pad_to
-            and options.ragged_of(field.name) == "pad"
-            and holds_lists(field.type)
-        ]
+        return list(padded_paths(self.source.schema, self._recipe.arrays, self._recipe.decode))
 
     def numbers(self, epoch: int, start: int, stop: int) -> np.ndarray:
         """The record numbers at positions start to stop of an epoch, over all ranks: int64[stop - start]."""
@@ -348,8 +332,8 @@ class Loader:
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state with which the next `for` begins at a position of an epoch."""
         state = states.made(epoch, position, self._guard())
-        if self._buckets is not None:
-            state["buckets"] = self._buckets.counts(epoch, position)
+        if self.buckets is not None:
+            state["buckets"] = self.buckets.counts(epoch, position)
             state["position"] = sum(state["buckets"])
         return state
 
@@ -366,15 +350,15 @@ class Loader:
         """
         epoch, position = states.loaded(state, self._guard(), self.plan.length)
         class_state.check_state(self._classes.known, state.get("class_names"))
-        if self._buckets is not None:
-            position = self._buckets.resume(epoch, state.get("buckets"))
+        if self.buckets is not None:
+            position = self.buckets.resume(epoch, state.get("buckets"))
         self._at = self._next = (epoch, position)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `for` run this epoch, from its beginning or from a position loaded for the same epoch."""
         if self._next[0] != epoch:
-            if self._buckets is not None:
-                self._buckets.restart()
+            if self.buckets is not None:
+                self.buckets.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:

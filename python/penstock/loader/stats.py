@@ -6,9 +6,11 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from penstock import describe
 from penstock.framing.read.framed import proving_timed
+from penstock.printing.printed import Printed
 
 Item = TypeVar("Item")
 STAGES: tuple[str, ...] = ("read", "verify", "columns", "decode", "map")
@@ -20,12 +22,12 @@ the steps. Therefore one batch in SAMPLED verifies its payloads separately and i
 applied to the other batches. Formats without frames (Parquet, npy …) verify within `columns`, if at all."""
 
 
-@dataclass(frozen=True)
-class LoaderStats:
-    """What a loader has done since it was created. Times are in seconds.
+@dataclass(frozen=True, repr=False)
+class LoaderStats(Printed):
+    """What a loader has done since it was created. Printed, it is a table. Times are in seconds.
 
     Attributes:
-        num_batches, num_records, num_bytes: delivered to the loop; bytes are those of the NumPy arrays.
+        num_batches, num_records, num_bytes: what was delivered to the loop; bytes are those of the NumPy arrays.
         num_skipped: damaged records that were left out.
         num_threads: threads that make batches.
         wait_seconds: how long the loop waited for batches.
@@ -106,19 +108,37 @@ class LoaderStats:
             f" threads' work was {advice}"
         )
 
-    def __str__(self) -> str:
-        rate = f"{self.records_per_second:,.0f}/s"
-        rows = [f"{self.num_batches} batches, {self.num_records} records, {rate}"]
+    def _page(self) -> list[Any]:
+        from penstock.printing import tables
+
+        facts = [
+            ("batches", describe.count(self.num_batches)),
+            (
+                "records",
+                f"{describe.count(self.num_records)}, {self.records_per_second:,.0f} a second",
+            ),
+            (
+                "bytes",
+                f"{describe.size(self.num_bytes)}, {describe.size(self.bytes_per_second)} a second",
+            ),
+            (
+                "loop waited for data",
+                f"{self.wait_seconds:.3f} s, {self.wait_share:.0%} of its time",
+            ),
+            ("loop used the batches", f"{self.loop_seconds:.3f} s"),
+        ]
+        if self.num_skipped:
+            facts.append(("damaged, skipped", describe.records(self.num_skipped)))
+        right = ("seconds", "share")
+        shown = tables.table(f"work of {self.num_threads} threads", *right, right=right)
         work = sum(self.stage_seconds.values()) or 1.0
         for stage, seconds in self.stage_seconds.items():
-            rows.append(
-                f"  {stage:<10} {seconds:9.3f} s {seconds / work:6.1%} of the threads' work"
-            )
-        rows.append(f"  loop waited for data {self.wait_seconds:.3f} s")
-        rows.append(f"  loop kept batches    {self.loop_seconds:.3f} s")
-        if self.num_skipped:
-            rows.append(f"  {self.num_skipped} damaged records skipped")
-        return "\n".join([*rows, self.bottleneck])
+            shown.add_row(stage, f"{seconds:.3f}", f"{seconds / work:.1%}")
+        return [tables.facts(facts), "", shown, "", self.bottleneck]
+
+    def _summary(self) -> str:
+        rate = f"{self.records_per_second:,.0f} records a second"
+        return f"{self.num_batches} batches, {rate}, waited {self.wait_share:.0%} of the time"
 
 
 _ADVICE = {

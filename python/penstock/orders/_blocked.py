@@ -66,7 +66,7 @@ class Windows:
 
     def __init__(self, order: Blocked, epoch: int, lengths: np.ndarray) -> None:
         self._seed, self._epoch = order.seed, epoch
-        # Of the chunks in the order of this epoch: their numbers, first records and first positions.
+        # The chunks in the order of this epoch: their numbers, first records and first positions.
         chunks = permuted(len(lengths), order.seed, epoch, Draw.CHUNKS, 0, len(lengths))
         first_records = np.cumsum(lengths) - lengths
         ordered = lengths[chunks]

@@ -64,7 +64,8 @@ class Mixture(EqualBySpec):
     stopped.
 
     Args:
-        weights: by dataset name. They are scaled to a sum of 1. A dataset with weight zero is not used.
+        weights: the weight of each dataset, by name. They are scaled to a sum of 1. A dataset with weight zero is not
+            used.
         seed: 0 to 2^64 - 1.
         num_records: positions in an epoch; None for the number of records in all datasets with a weight above zero.
 

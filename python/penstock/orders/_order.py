@@ -37,7 +37,8 @@ class Order(Protocol):
 
     @property
     def layout(self) -> str | None:
-        """The further keyword argument of `take`: "chunk_lengths" (Blocked), "shard_lengths" (Interleaved), or None."""
+        """The name of another argument that `take` needs: "chunk_lengths" (Blocked), "shard_lengths" (Interleaved), or
+        None."""
         ...
 
     def length(self, num_records: Any) -> int:

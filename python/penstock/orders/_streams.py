@@ -167,8 +167,8 @@ class Buffered(EachOnce):
     It has the distribution of tf.data's `shuffle(size)`: each record that leaves the buffer is chosen at random from
     the buffer. A record comes at most `size` - 1 positions early, and about `size` late on average, so a buffer much
     smaller than the data hardly shuffles it. Use it for comparisons, or for data that can only be read from front to
-    back. Any call takes about size * ln(size) steps of a nanosecond, and 8 * size bytes, so take thousands of
-    positions in one call.
+    back. Any call takes about size * ln(size) nanoseconds and 8 * size bytes of memory, so take thousands of positions
+    in one call.
 
     Args:
         seed: 0 to 2^64 - 1.

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Format, Options, Reader
 from penstock.contract.opening import open_shard
 from penstock.errors import SchemaError, StaleIndexError, command
@@ -188,9 +189,10 @@ class Overlays:
         self, fmt: Format, source: Source, options: Options, schema: pa.Schema
     ) -> Reader:
         """Open a shard with a schema, without the fields that only overlays of other shards have."""
+        opens = open_shard if options.schema is None else open_with_nulls
         while True:
             try:
-                return open_shard(fmt, source, replace(options, schema=schema))
+                return opens(fmt, source, replace(options, schema=schema))
             except SchemaError as error:
                 rest = [field for field in schema if field.name != error.field]
                 shown = self._views[0].after(error.field) if error.field else None

@@ -42,7 +42,7 @@ class _Added(NamedTuple):
 
 
 class OverlaidReader(Reader):
-    """A reader of a shard with its overlays: as the shard's reader `base`, with more columns."""
+    """Reads a shard with its overlays: the columns of the shard's reader `base`, and those of the overlays."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Image(Protocol):
-    """The method of `penstock.Image`, a class in `loader/`, that `decode_images` uses."""
+    """What `decode_images` needs of `penstock.Image`, which is a class in `loader/`."""
 
     def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any: ...
 
@@ -300,7 +300,7 @@ def _is_any(type_: Any, *kinds: Callable[[Any], bool]) -> bool:
 
 
 def _as_array(images: Any) -> Any:
-    """Return images as one pyarrow array of a storage type."""
+    """Return images as one pyarrow array whose type is not an extension type."""
     array: Any = images
     if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 2:
         array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(images))

@@ -1,4 +1,4 @@
-"""The note next to a file while data is appended to it: the old size and facts about the appended bytes.
+"""The note that is next to a file while data is appended to it. It has the old size and facts about the appended bytes.
 
 An append writes the note before the first new byte, and removes it when the last byte is durable. If there is a note,
 only the first `old_size` bytes are read. The note is a hidden JSON file:
@@ -71,8 +71,8 @@ class Journal:
 
 
 def _is_left_of(found: bytes, written: bytes, start: int) -> bool:
-    """Whether `found` can be the remains of `written` after a power failure. The disk may have lost any block: it then
-    holds zeros, or an earlier state in which its end was not yet written."""
+    """Whether `found` can be the remains of `written` after a power failure. The disk may have lost any block. A lost
+    block holds zeros, or its earlier contents, without what should have been written at its end."""
     at = 0
     while at < len(found):
         end = at + _DISK_BYTES - (start + at) % _DISK_BYTES

@@ -6,6 +6,7 @@ Every read gives its position, so threads share no cursor. A written file gets i
 from __future__ import annotations
 
 import errno
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Source(ABC):
-    """The bytes of one file, read by position. Safe to use from several threads. The default checks for changes do
-    nothing, as is right for bytes that never change."""
+    """The bytes of one file, read by position. Safe to use from several threads. By default, the checks for changes do
+    nothing, which is right for bytes that never change."""
 
     path: str
     size: int
@@ -39,8 +40,9 @@ class Source(ABC):
         for files whose records are all verified when they are read."""
 
     def check_read(self, *, may_grow: bool) -> None:
-        """Raise ChangedError if the open file was written to, so that the bytes read may mix old and new contents. To
-        be called after the reads. `may_grow` allows appended bytes, if the bytes read were compared with checksums."""
+        """Raise ChangedError if the open file was written to, so that the bytes that were read may mix old and new
+        contents. Call this after the reads. `may_grow` allows appended bytes, if the bytes that were read were compared
+        with checksums."""
 
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
@@ -124,6 +126,12 @@ class Storage(Protocol):
         ...
 
     def exists(self, path: str) -> bool: ...
+
+
+def file_beside(storage: Storage, path: str, name: str) -> Source | None:
+    """The file of this name in the folder of another, or None if there is none."""
+    other = os.path.join(os.path.dirname(path), name)
+    return storage.source(other) if storage.exists(other) else None
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""Limits how many files a process keeps open.
+"""Limits the number of files that a process keeps open.
 
-A dataset keeps its files open, so that all its readers see the same files. There may be thousands. On most systems a
+A dataset keeps its files open, so that all its readers see the same files. It may have thousands. On most systems a
 process may open 1,024 files, and can raise this soft limit up to a hard limit. If a dataset has more files than the
 hard limit allows, only the most recently used files stay open.
 """

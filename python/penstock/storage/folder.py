@@ -45,8 +45,8 @@ COMPANION_ENDINGS = (
 
 
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
-    """Whether a file next to data is accompanying text, by its name and its first bytes. A damaged data file is not.
-    `read` returns the first n bytes of the file."""
+    """Whether a file next to data is accompanying text, by its name and its first bytes. A damaged data file is not
+    accompanying text. `read` returns the first n bytes of the file."""
     stem, ending = os.path.splitext(os.path.basename(path).lower())
     if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
         return False
@@ -81,7 +81,7 @@ def _shown(path: str) -> Iterator[os.DirEntry[str]]:
 
 def holds_images(path: str) -> bool:
     """Whether a folder is a folder of images, by the names of its files. It must directly contain an image, a table of
-    labels for images in its folders, or a folder whose first file is an image. Other data must not be in it."""
+    labels for images in its subfolders, or a subfolder whose first file is an image. It must not contain other data."""
     has_images, tables, deeper = False, list[str](), list[str]()
     for entry in _shown(path):
         if entry.is_dir():
@@ -149,7 +149,7 @@ def refuse_other_files(path: str) -> None:
     """Raise FileExistsError for a folder that must not be replaced because it holds files other than images and tables,
     which would be deleted."""
     if os.path.islink(path) or not os.path.isdir(path):
-        raise FileExistsError(f"{path} is not a folder, so a folder does not replace it")
+        raise FileExistsError(f"{path} is not a folder, and a folder does not replace a file")
     for folder, _, names in os.walk(path):
         for name in names:
             if not (is_image_name(name) or is_table_name(name) or is_own(name)):
@@ -173,7 +173,7 @@ def remove(path: str) -> None:
 
 def put_in_place(calls: Calls, new: str, path: str) -> None:
     """Rename a complete and durable folder to `path`, and delete the old folder there. If the file system can exchange
-    names, there is a complete folder at `path` at any time."""
+    names, there is always a complete folder at `path`."""
     if not calls.exchange(new, path):
         old = path.rstrip("/") + ".old" + TEMPORARY_SUFFIX
         if os.path.lexists(old):
@@ -326,7 +326,7 @@ class Folder(Source):
 
 
 class FolderSink:
-    """A folder that is being written, next to its final place. Of a `Sink`, it has `finish`, `commit` and `abort`."""
+    """A folder that is being written, next to its final place. Like a `Sink`, it has `finish`, `commit` and `abort`."""
 
     def __init__(self, path: str, *, overwrite: bool, calls: Calls, most: int = 0o777) -> None:
         self.path = path
@@ -343,7 +343,7 @@ class FolderSink:
             calls.mkdir(self._temporary, self._mode)
         except FileNotFoundError as error:
             raise no_folder(error.errno, self._parent, self.path) from None
-        # From here on the system reports write errors through this descriptor.
+        # From now on, the system reports write errors through this descriptor.
         self._root = calls.open(self._temporary, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
 
     def _refuse_what_is_there(self, path: str) -> None:

@@ -121,9 +121,9 @@ class LocalSource(Source):
 
 
 def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
-    """The state of a file, once any later change gives a different modification time. Linux uses the time of the last
-    tick of its clock, so two changes within 10 ms may have the same time. For a file changed in the current tick, wait
-    for the next."""
+    """Return the state of a file as soon as any later change would give a different modification time. Linux uses the
+    time of the last tick of its clock, so two changes within 10 ms may have the same time. For a file changed in the
+    current tick, wait for the next."""
     clock = getattr(time, "CLOCK_REALTIME_COARSE", None)
     if clock is None:
         return seen
@@ -154,7 +154,7 @@ class LocalStorage:
     """The local file systems of this machine."""
 
     _most = 0o777
-    """The most permission bits that written files may have."""
+    """The permission bits that written files may have at most."""
 
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
@@ -181,10 +181,10 @@ class LocalStorage:
             size = journal.visible_size(path)
             if size is not None:
                 return FrontPart(source, size)
-            # Look again if the size changed meanwhile: `source` may hold only part of an append.
+            # Try again if the size changed meanwhile: `source` may hold only part of an append.
             if look == _MOST_LOOKS - 1 or os.stat(path).st_size == source.size:
                 return source
-        raise AssertionError("the last look returns")
+        raise AssertionError("the last attempt returns")
 
     def sink(
         self,

@@ -1,9 +1,9 @@
 """Appends either all new bytes to a local file, or none.
 
 A lock on the file, which a process holds until it ends, lets only one process append at a time. The note of
-`append_journal` is durable before the first new byte is written, and is removed when the last byte is durable. While
-it exists, readers stop at the old end. If a process was killed, the next one that opens the file removes its bytes, or
-keeps them if they are complete.
+`append_journal` is durable before the first new byte is written, and is removed when the last byte is durable. While it
+exists, readers stop at the old end. If a process was killed while appending, the next process that opens the file
+removes the new bytes, or keeps them if they are complete.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 WAIT_SECONDS = 60.0
-"""How long an append waits for another, which holds the lock only while it copies bytes."""
+"""How long an append waits for another append, which holds the lock only while it copies bytes."""
 _POLL_SECONDS = 0.02
 _BLOCK_BYTES = 4 << 20
 

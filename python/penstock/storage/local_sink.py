@@ -19,12 +19,12 @@ from penstock.storage.hidden import TEMPORARY_SUFFIX
 _NAME_BYTES = 255
 """The longest file name on most file systems, in bytes."""
 _MOST_PARTS = 512
-"""The most parts of one write that every system allows."""
+"""The number of parts in one write that every system allows."""
 _REPEATED_BYTES = 8 << 20
 _SYNCED_BYTES = 4 << 20
 """After this many bytes, the system is asked to start writing them to the disk."""
 _RESERVED_BYTES = 64 << 20
-"""The most space that is reserved at a time."""
+"""How much space is reserved at a time, at most."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
 
 
@@ -108,7 +108,8 @@ def _bytes_of(part: object) -> memoryview:
 
 
 def closed_as(path: str, mode: int) -> int:
-    """`mode` without the permissions that the file at `path` lacks, for a file that is made from it or replaces it."""
+    """`mode` without the permissions that the file at `path` lacks. It is for a file that is made from that file or
+    replaces it."""
     try:
         return mode & os.stat(path).st_mode
     except OSError:
@@ -116,7 +117,7 @@ def closed_as(path: str, mode: int) -> int:
 
 
 def openness(paths: Iterable[str]) -> int:
-    """The most permission bits for a file or folder that is made from all these files. The owner gets all
+    """The permission bits that a file or folder may have at most if it is made from all these files. The owner gets all
     permissions."""
     mode = 0o777
     for path in paths:
@@ -183,7 +184,7 @@ def refuse_device(path: str) -> None:
 
 class LocalSink:
     """A local file that gets its final name only when it is complete. `like` is the file that it describes, such as the
-    data file of an index; `most` are the most permission bits that it may get."""
+    data file of an index; `most` are the permission bits that it may get at most."""
 
     def __init__(
         self,
@@ -195,8 +196,9 @@ class LocalSink:
         most: int = 0o777,
         temporary: str | None = None,
     ) -> None:
-        # For a path that the user named, a link's target is replaced. In place of a file that describes another, a
-        # link may lead to another user's file.
+        # If the user named the path and it is a link, the target of the link is replaced. If the
+        # file only describes another file, a link at its path may have been put there by someone
+        # else, so it is not followed.
         follows = like is None and os.path.islink(path)
         self.path = os.path.realpath(path) if follows else path
         if not overwrite and os.path.lexists(self.path):

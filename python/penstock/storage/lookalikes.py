@@ -1,5 +1,4 @@
-"""Identifies files without records by their content, such as a web page in place of a download, once penstock has
-refused them."""
+"""Finds out what a file is that penstock has refused. For example, it may be a web page in place of a download."""
 
 from __future__ import annotations
 

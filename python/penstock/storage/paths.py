@@ -52,7 +52,7 @@ def expand(
 ) -> Expanded:
     """The files that `source` names, in reading order.
 
-    A folder stands for all data files in it and in the folders below, sorted by path, or in the order of an
+    A folder means all data files in it and in the folders below. They are sorted by path, or in the order of an
     `index.json`. The matches of a glob are sorted, too. A folder of images is one shard, and with `is_folder` any
     folder is. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the count from the existing
     files. `{000..099}`, `a::b` and a JSON index of shards mean the same as in WebDataset, except in the elements of a
@@ -158,7 +158,7 @@ def _in_folder(path: str, how: _How) -> list[str]:
 
 
 def _left_out(how: _How) -> str:
-    """Describe the skipped files, for the message that no other files were found."""
+    """Describe the skipped files. This is added to the message that no other files were found."""
     some = [f"{os.path.basename(path)} ({reason})" for path, reason in how.skipped[:5]]
     return f"; left out: {', '.join(some)}" if some else ""
 
@@ -305,7 +305,9 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
     names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
     for name in names:
         if not os.path.exists(name):
-            raise FileNotFoundError(errno.ENOENT, f"no such file, wanted by {path}", name)
+            raise FileNotFoundError(
+                errno.ENOENT, f"no such file, although {path} includes it", name
+            )
     return names
 
 
@@ -373,8 +375,8 @@ def index_option(index: Any, *words: str) -> Any:
 
 
 def reading_index(index: Any) -> str:
-    """Check the `index=` argument of a verb that reads, as `index_option`. The environment variable PENSTOCK_INDEX, if
-    set, replaces "auto"."""
+    """Check the `index=` argument of a verb that reads, as `index_option` does. The environment variable
+    PENSTOCK_INDEX, if set, replaces "auto"."""
     words = ("auto", "beside", "never")
     chosen = index_option(index, *words)
     if chosen != "auto":

@@ -56,7 +56,8 @@ def translated(path: str) -> Generator[None, None, None]:
 
 
 def next_batch(stream: Any) -> Any:
-    """The next batch of a stream. Raises FormatError at its end, because a StopIteration would end the caller."""
+    """The next batch of a stream. Raises FormatError at its end, because a StopIteration would end the caller's
+    generator."""
     try:
         return stream.read_next_batch()
     except StopIteration:
@@ -65,7 +66,7 @@ def next_batch(stream: Any) -> Any:
 
 @contextmanager
 def writable(path: str) -> Generator[None, None, None]:
-    """As `translated`, for records that pyarrow cannot write."""
+    """Like `translated`, but for records that pyarrow cannot write."""
     try:
         yield
     except (NotImplementedError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
@@ -164,7 +165,7 @@ class Bytes:
         return pa.PythonFile(PositionedFile(self.source), mode="r")
 
     def range(self, start: int, length: int) -> Any:
-        """Bytes [start, start + length) as a pa.Buffer, not copied from a memory map."""
+        """Bytes [start, start + length) as a pa.Buffer. They are not copied if the file is mapped."""
         length = max(min(length, self.source.size - start), 0)
         if self.mapped is not None:
             return self.mapped.slice(start, length)
@@ -173,7 +174,7 @@ class Bytes:
         return pa.py_buffer(self.source.read(start, length).to_bytes())
 
     def read(self, start: int, length: int) -> bytes:
-        """As `range`, but as Python bytes."""
+        """Like `range`, but returns Python bytes."""
         return self.range(start, length).to_pybytes()
 
     def close(self) -> None:

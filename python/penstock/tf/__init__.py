@@ -419,6 +419,6 @@ _absent = absent_from("tf")
 
 
 def __getattr__(name: str) -> Any:
-    """bfloat16, where ml_dtypes is installed; for all other names the error for what TensorFlow has and penstock
-    lacks, with the nearest alternative."""
+    """Return bfloat16, if ml_dtypes is installed. Any other name raises the error for symbols of TensorFlow that
+    penstock lacks, with the nearest alternative."""
     return dtypes.as_dtype(name) if name == "bfloat16" else _absent(name)

@@ -1,4 +1,4 @@
-"""Arithmetic in preparing data: `tf.cast`, `tf.reduce_mean` and others, by NumPy.
+"""Arithmetic for preparing data: `tf.cast`, `tf.reduce_mean` and others, computed by NumPy.
 
 Results have TensorFlow's dtypes, which sometimes differ from NumPy's: a sum of int32 stays int32, a mean of integers
 is an integer, a Python number takes the dtype of the other operand.
@@ -17,13 +17,13 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
-    """The values converted to a dtype; the tensor itself if it has that dtype.
+    """Convert values to a dtype. A tensor that already has the dtype is returned unchanged.
 
-    Fractions are truncated towards zero; anything but zero is True. Sparse and ragged tensors keep their indices and
-    rows.
+    Fractions are truncated towards zero. As bool, every value except zero is True. Sparse and ragged tensors keep their
+    indices and rows.
 
     Raises:
-        UnimplementedError: from or to strings.
+        UnimplementedError: a conversion from or to strings.
 
     Example:
         >>> import penstock.tf as tf
@@ -66,7 +66,7 @@ def two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
 
 
 def elementwise_of_two(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    """An operation on two tensors of one dtype."""
+    """Make an operation on two tensors of the same dtype."""
 
     def operation(x: Any, y: Any, name: str | None = None) -> Tensor:
         first, second = two(x, y)
@@ -83,7 +83,7 @@ def elementwise_of_two(numpys: Callable[..., Any], words: str) -> Callable[..., 
 
 
 def elementwise(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    """An operation on one tensor."""
+    """Make an operation on one tensor."""
 
     def operation(x: Any, name: str | None = None) -> Tensor:
         return np.asarray(numpys(convert_to_tensor(x))).view(Tensor)
@@ -101,7 +101,7 @@ add = elementwise_of_two(np.add, "The sum, value by value.")
 subtract = elementwise_of_two(np.subtract, "The difference, value by value.")
 multiply = elementwise_of_two(np.multiply, "The product, value by value.")
 divide = truediv = elementwise_of_two(
-    _quotient, "The quotient, value by value; a float for integers, too."
+    _quotient, "The quotient, value by value; integers also give floats."
 )
 floordiv = elementwise_of_two(np.floor_divide, "The quotient rounded down, value by value.")
 floormod = mod = elementwise_of_two(np.mod, "The remainder of floordiv, value by value.")
@@ -150,7 +150,7 @@ def matmul(
         Tensor[..., n, m].
 
     Raises:
-        InvalidArgumentError: two dtypes.
+        InvalidArgumentError: the dtypes differ.
     """
     first, second = (
         np.swapaxes(x, -1, -2) if turn else x
@@ -173,7 +173,7 @@ def clip_by_value(
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """Values of `x` where the condition is true, else of `y`; without these, the positions where it is true.
+    """Values of `x` where the condition is true, else of `y`. Without x and y: the positions where it is true.
 
     Returns:
         The values; or the positions, int64 [number of true values, rank].
@@ -210,13 +210,14 @@ def _reduced(numpys: Callable[..., Any], words: str, *, keeps_dtype: bool) -> Ca
         return (found.astype(value.dtype) if keeps_dtype else found).view(Tensor)
 
     reduction.__doc__ = (
-        words + "\n\nOver all dimensions, or those of `axis`; `keepdims` leaves them with size 1."
+        words
+        + "\n\nReduces all dimensions, or those in `axis`. `keepdims` keeps these dimensions with size 1."
     )
     return reduction
 
 
 def _reduced_rows(reduction: Callable[..., Tensor], given: Any, axis: Any, keepdims: bool) -> Any:
-    """A reduction of a ragged tensor: of all values, within each row (1), or of rows that are inner ones."""
+    """Reduce a ragged tensor: all values (axis None), across rows (0), within each row (1), or in inner rows."""
     if axis is None:
         return reduction(given.flat_values)
     if axis in {1, -1} and not hasattr(given.values, "row_splits"):
@@ -239,7 +240,7 @@ def _mean(value: Any, axis: Any, keepdims: Any) -> Any:
 
 
 reduce_sum = _reduced(np.sum, "The sum.", keeps_dtype=True)
-reduce_mean = _reduced(_mean, "The mean; an integer for integers.", keeps_dtype=True)
+reduce_mean = _reduced(_mean, "The mean; the mean of integers is an integer.", keeps_dtype=True)
 reduce_prod = _reduced(np.prod, "The product.", keeps_dtype=True)
 reduce_max = _reduced(np.max, "The greatest value.", keeps_dtype=True)
 reduce_min = _reduced(np.min, "The least value.", keeps_dtype=True)
@@ -274,7 +275,7 @@ def cumsum(
         x: the values.
         axis: the dimension.
         exclusive: leave each value out of its own sum.
-        reverse: from the end.
+        reverse: sum from the end to the beginning.
         name: ignored.
     """
     value = convert_to_tensor(x).view(np.ndarray)

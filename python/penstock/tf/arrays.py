@@ -1,4 +1,4 @@
-"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and others, by NumPy.
+"""Shapes and parts of tensors: `tf.reshape`, `tf.stack`, `tf.gather` and others, computed by NumPy.
 
 This module has only functions that occur in code that prepares data. NumPy's functions also accept a `Tensor`.
 """
@@ -44,7 +44,7 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """The tensor itself, if it has this shape (None fits any size).
 
     Raises:
-        InvalidArgumentError: it has a different one.
+        InvalidArgumentError: it has a different shape.
 
     Example:
         >>> import penstock.tf as tf
@@ -112,7 +112,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
 
 def sizes_of(shape: Any) -> tuple[int, ...]:
-    """A shape, or another argument of one or more integers, as a tuple."""
+    """Convert a shape, or another argument of one or more integers, to a tuple."""
     return tuple(int(s) for s in np.atleast_1d(np.asarray(shape, np.int64)))
 
 
@@ -175,7 +175,7 @@ def concat(values: Any, axis: int, name: str = "concat") -> Tensor:
     """Tensors joined along a dimension.
 
     Raises:
-        InvalidArgumentError: other sizes differ.
+        InvalidArgumentError: the sizes of other dimensions differ.
     """
     parts = [convert_to_tensor(v) for v in values]
     try:
@@ -274,7 +274,7 @@ def _none(value: Tensor, places: Any, axis: int) -> Any:
 
 
 def _gathered_by_batch(value: Tensor, places: Any, axis: int, batch_dims: int) -> Tensor:
-    """The slices of each part of a batch."""
+    """Gather separately within each entry of the first `batch_dims` dimensions."""
     if batch_dims < 0:
         batch_dims += places.ndim
     if batch_dims == 0:
@@ -332,7 +332,7 @@ def strided_slice(
     var: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """The part from `begin` to before `end` in steps, as NumPy slices; the masks are TensorFlow's.
+    """The part from `begin` to before `end` in steps, as with NumPy's slices. The masks have TensorFlow's meaning.
 
     Example:
         >>> import penstock.tf as tf
@@ -359,7 +359,7 @@ def strided_slice(
 def boolean_mask(
     tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask"
 ) -> Tensor:
-    """The slices where the mask is true."""
+    """The slices for which the mask is true."""
     value, chosen = convert_to_tensor(tensor), np.asarray(mask, bool)
     lead = (builtins.slice(None),) * (axis or 0)
     return value[(*lead, chosen)]
@@ -376,7 +376,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    """Each value, or each slice along a dimension, several times."""
+    """Repeat each value, or each slice along a dimension."""
     return tensor(np.repeat(convert_to_tensor(input), np.asarray(repeats), axis))
 
 

@@ -18,7 +18,7 @@ __all__ = ["decode_wav", "encode_wav"]
 
 
 class DecodeWav(NamedTuple):
-    """Samples of a WAV file and how many there are in a second."""
+    """The samples of a WAV file, and the number of samples per second."""
 
     audio: Tensor
     sample_rate: Tensor
@@ -34,12 +34,12 @@ def decode_wav(
 
     Args:
         contents: the file's bytes.
-        desired_channels: channels of the result; the first ones, or the last one repeated.
-        desired_samples: samples of the result; zeros are added.
+        desired_channels: the number of channels of the result. Further channels are dropped, or the last is repeated.
+        desired_samples: the number of samples of the result. Further samples are dropped, or zeros are added.
         name: ignored.
 
     Raises:
-        InvalidArgumentError: it is not such a file.
+        InvalidArgumentError: it is not a 16-bit WAV file.
     """
     if probing.is_on():
         shape = [s if s >= 0 else None for s in (desired_samples, desired_channels)]

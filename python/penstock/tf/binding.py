@@ -19,7 +19,7 @@ _WRITES = {"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF", "DELETE_DEREF"}
 
 
 def bound(function: Any) -> Any:
-    """A function that sees the values that its names have now; other callables unchanged.
+    """A copy of a function that keeps the current values of its names. Other callables are returned unchanged.
 
     Example:
         >>> from penstock.tf.binding import bound

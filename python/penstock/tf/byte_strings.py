@@ -1,4 +1,4 @@
-"""Strings of bytes in other forms: `tf.io.decode_compressed`, base64, and sparse tensors as strings."""
+"""Conversions of byte strings: `tf.io.decode_compressed`, base64, and sparse tensors as strings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.tf.text_values import each
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Any:
-    """Strings without their compression.
+    """Decompress strings.
 
     Args:
         bytes: the strings.
@@ -28,7 +28,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
         name: ignored.
 
     Raises:
-        InvalidArgumentError: another compression.
+        InvalidArgumentError: an unknown compression.
         DataLossError: a string that is not compressed in this way.
 
     Example:
@@ -58,7 +58,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
-    """Strings in base64 for URLs."""
+    """Encode strings in URL-safe base64."""
 
     def encoded(text: Any) -> Any:
         made = base64.urlsafe_b64encode(text)
@@ -68,10 +68,10 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any
 
 
 def decode_base64(input: Any, name: str | None = None) -> Any:
-    """Strings from base64 for URLs, with or without padding.
+    """Decode strings from URL-safe base64, with or without padding.
 
     Raises:
-        InvalidArgumentError: it is not base64.
+        InvalidArgumentError: a string is not base64.
     """
 
     def decoded(text: Any) -> Any:
@@ -89,7 +89,7 @@ def decode_base64(input: Any, name: str | None = None) -> Any:
 def serialize_sparse(
     sp_input: SparseTensor, out_type: Any = "string", name: str | None = None
 ) -> Tensor:
-    """A sparse tensor as three strings: its indices, values and shape, as by `serialize_tensor`."""
+    """A sparse tensor as three strings: its indices, values and shape, each serialized by `serialize_tensor`."""
     parts = sp_input.indices, sp_input.values, sp_input.dense_shape
     return np.array([serialize_tensor(part).item() for part in parts], object).view(Tensor)
 
@@ -114,10 +114,10 @@ def serialize_many_sparse(
 def deserialize_many_sparse(
     serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None
 ) -> SparseTensor:
-    """The sparse tensors of rows of three strings, as one with a dimension more.
+    """Convert rows of three strings to one sparse tensor with an additional first dimension.
 
     Raises:
-        InvalidArgumentError: strings of another form.
+        InvalidArgumentError: the strings do not have this form.
     """
     given = convert_to_tensor(serialized_sparse)
     if given.ndim != 2 or given.shape[1] != 3:

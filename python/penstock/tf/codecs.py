@@ -1,6 +1,6 @@
 """`tf.io.decode_jpeg` and similar functions, which decode one image to TensorFlow's pixels.
 
-`docs/guide/tf-images.md` says how closely the pixels agree, for each format.
+`docs/guide/tf-images.md` documents how closely the pixels agree with TensorFlow's, for each format.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _png(data: bytes, channels: int, dtype: Any) -> Tensor:
         lambda: _core.png_pixels(data, channels=channels, wide=wide, image_pixels=_PIXELS),
         f"Invalid PNG data, size {len(data)}",
     )
-    # 16 bits were also read for float32.
+    # For float32, TensorFlow also reads 16 bits.
     return found if dtype != float32 else found * np.float32(1 / 65535)
 
 
@@ -259,13 +259,13 @@ def decode_and_crop_jpeg(
     Args:
         crop_window: top, left, height and width, in pixels of the image scaled by `ratio`.
         contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction,
-            dct_method, name: as `decode_jpeg`.
+            dct_method, name: as for `decode_jpeg`.
 
     Returns:
         Tensor uint8[height, width, channels].
 
     Raises:
-        InvalidArgumentError: as `decode_jpeg`; a window beyond the image; bytes of another format.
+        InvalidArgumentError: the errors of `decode_jpeg`; or the window reaches beyond the image, or it is not a JPEG.
     """
     _check(channels, ratio, dct_method)
     data = scalar_bytes(contents)

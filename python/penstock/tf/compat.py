@@ -1,4 +1,4 @@
-"""`tf.compat.v1`: TensorFlow 1's names for what penstock.tf has. Other names are those of `tf` itself."""
+"""`tf.compat.v1`: TensorFlow 1's names for functions of penstock.tf. All other names are looked up in `tf` itself."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _placeholder(rows: int) -> tuple[Any, Any, Any]:
 
 
 def _cut(text: bytes, by: bytes) -> Any:
-    """The parts of a string between any of the bytes of `by`; single bytes without one."""
+    """Split a string at each byte that is in `by`, or into single bytes if `by` is empty."""
     if not by:
         return (text[n : n + 1] for n in range(len(text)))
     for byte in by[1:]:
@@ -108,7 +108,7 @@ def _sparse_to_dense(
 
 
 class _Space(ModuleType):
-    """Names of TensorFlow 1; all others are looked up in modules of TensorFlow 2's names."""
+    """Names of TensorFlow 1. All other names are looked up in modules with TensorFlow 2's names."""
 
     def __init__(self, symbol: str, *modules: str, **names: Any) -> None:
         super().__init__(symbol)
@@ -127,7 +127,7 @@ class _Space(ModuleType):
 
 
 def _kept(function: Any) -> Any:
-    """A reduction with TensorFlow 1's names of arguments."""
+    """Make a reduction that also accepts TensorFlow 1's names of arguments."""
 
     def reduction(
         input_tensor: Any, axis: Any = None, keepdims: Any = None, name: Any = None,

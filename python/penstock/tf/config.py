@@ -1,4 +1,4 @@
-"""`tf.config`: settings at the beginning of programs. The only device is the CPU, and nothing is traced."""
+"""`tf.config`: the settings of programs. The only device is the CPU, and functions are never traced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PhysicalDevice(NamedTuple):
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The CPU: penstock.tf uses no accelerator.
+    """A list with only the CPU, because penstock.tf uses no accelerator.
 
     Example:
         >>> import penstock.tf as tf

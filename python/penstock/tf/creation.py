@@ -12,7 +12,7 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
 _WIDTHS = [np.dtype(name) for name in ("int32", "int64", "float16", "float32", "float64")]
-"""The possible types of a range's numbers. The last type among the arguments is used."""
+"""The possible dtypes of a range. It has the dtype of its arguments that comes last in this list."""
 
 
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:

@@ -34,19 +34,21 @@ def decode_csv(
 
     Args:
         records: the lines, strings of any shape.
-        record_defaults: for each column the value of an empty field, a number, a string or a tensor of one; an empty
-            tensor if a field is required. It also gives the type: float32, float64, int32, int64 or string.
-        field_delim: between fields.
-        use_quote_delim: whether quotes group a field.
-        na_value: another text of an empty field.
-        select_cols: the columns that are read, in order.
+        record_defaults: for each column the value of an empty field: a number, a string or a tensor with one value, or
+            an empty tensor if the field is required. Its dtype (float32, float64, int32, int64 or string) is the dtype
+            of the column.
+        field_delim: the character between fields.
+        use_quote_delim: whether fields may be quoted.
+        na_value: a text that also counts as an empty field.
+        select_cols: the columns to read, in order.
         name: ignored.
 
     Returns:
         A tensor of the shape of `records` for each column.
 
     Raises:
-        InvalidArgumentError: another number of fields, an empty field that is required, no number.
+        InvalidArgumentError: a line has another number of fields, a required field is empty, or a field that must be a
+            number is not.
 
     Example:
         >>> import penstock.tf as tf
@@ -80,7 +82,7 @@ def fields_of(line: bytes, between: bytes = b",", quotes: bool = True) -> list[b
     """The fields of a line.
 
     Raises:
-        InvalidArgumentError: a quote in the middle of a field, or one that does not end.
+        InvalidArgumentError: a quote in the middle of a field, or a quoted field that does not end.
     """
     if not quotes or b'"' not in line:
         return line.split(between)
@@ -102,7 +104,7 @@ def fields_of(line: bytes, between: bytes = b",", quotes: bool = True) -> list[b
 
 
 def _quoted(line: bytes, at: int, between: bytes) -> tuple[bytes, int]:
-    """A quoted field, and the place after it."""
+    """A quoted field, and the position after it."""
     found = bytearray()
     while True:
         end = line.find(b'"', at)
@@ -120,10 +122,10 @@ def _quoted(line: bytes, at: int, between: bytes) -> tuple[bytes, int]:
 
 
 def value_of(field: bytes, default: Tensor, missing: str, record: int, place: int) -> Any:
-    """The value of a field; its column's default if it is empty.
+    """The value of a field, or its column's default if the field is empty.
 
     Raises:
-        InvalidArgumentError: an empty field that is required, or text that is not a number.
+        InvalidArgumentError: a required field is empty, or a text is not a number.
     """
     if not field or field == missing.encode():
         if not default.size:

@@ -40,7 +40,7 @@ def _comparison(compare: Callable[..., Any], sign: str) -> Callable[..., None]:
                 None, None, f"{message}\nx: {first.numpy()}\ny: {second.numpy()}"
             )
 
-    check.__doc__ = f"Check that x {sign} y for all values; InvalidArgumentError where not."
+    check.__doc__ = f"Raise InvalidArgumentError unless x {sign} y for all values."
     return check
 
 

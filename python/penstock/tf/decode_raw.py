@@ -56,8 +56,8 @@ def decode_raw(
         Tensor of the shape of the strings + [numbers in each].
 
     Raises:
-        InvalidArgumentError: strings of different lengths, a length that is not a multiple of the type's,
-            or another type.
+        InvalidArgumentError: the strings have different lengths, a length is not a multiple of the type's size, or the
+            type is not supported.
 
     Example:
         >>> import penstock.tf as tf

@@ -1,4 +1,4 @@
-"""`tf.distribute` with one replica, on the CPU; and the errors of TensorFlow where there is no TPU."""
+"""`tf.distribute` with one replica, on the CPU, and the errors that TensorFlow raises without a TPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class InputContext:
-    """Which part of the input a pipeline reads: all of it, for one replica.
+    """Which part of the input a pipeline reads. With one replica, it is all of the input.
 
     Attributes: num_input_pipelines, input_pipeline_id, num_replicas_in_sync (int).
     """
@@ -116,15 +116,15 @@ def get_strategy() -> Strategy:
 
 
 def has_strategy() -> bool:
-    """Always False, as outside a scope."""
+    """Always False, as in TensorFlow outside the scope of a strategy."""
     return False
 
 
 class TPUClusterResolver:
-    """There is no TPU here: ValueError, as TensorFlow raises, which notebooks catch.
+    """Raises the error that TensorFlow raises without a TPU, because notebooks catch it to use another device.
 
     Raises:
-        ValueError: always without a name, as there is no TPU.
+        ValueError: always, because there is no TPU.
     """
 
     def __init__(self, tpu: Any = None, *args: Any, **kwargs: Any) -> None:

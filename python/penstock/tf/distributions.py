@@ -20,7 +20,7 @@ _FARTHEST = 2.0
 
 
 def sizes(shape: Any) -> list[int]:
-    """Convert a shape, list or tensor to a tuple of sizes."""
+    """Convert a shape, list or tensor to a list of sizes."""
     return [int(size) for size in np.asarray(shape, np.int64).reshape(-1)]
 
 
@@ -105,7 +105,7 @@ def doubles(high: np.ndarray, low: np.ndarray) -> np.ndarray:
 
 
 def _box_muller(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Pairs of normal numbers from pairs of uniform ones."""
+    """Pairs of normal numbers from pairs of uniform numbers."""
     kind = first.dtype.type
     angle = kind(2 * math.pi) * second
     far = np.sqrt(kind(-2) * np.log(np.maximum(first, kind(_LEAST))))

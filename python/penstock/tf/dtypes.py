@@ -214,7 +214,7 @@ def as_dtype(value: Any) -> DType:
     """The DType for a DType, a name, a NumPy dtype or scalar type, a Python type, or TensorFlow's number.
 
     Raises:
-        TypeError: there is none.
+        TypeError: there is no such dtype.
 
     Example:
         >>> import numpy as np
@@ -253,10 +253,10 @@ def _of_numpy(value: Any) -> DType | None:
 
 
 def _bfloat16() -> DType:
-    """The type bfloat16, whose values the package ml_dtypes brings to NumPy.
+    """The type bfloat16, which the package ml_dtypes adds to NumPy.
 
     Raises:
-        UnsupportedError: there is no ml_dtypes.
+        UnsupportedError: ml_dtypes is not installed.
     """
     if (found := BY_NAME.get("bfloat16")) is None:
         try:

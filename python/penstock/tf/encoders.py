@@ -63,11 +63,11 @@ def encode_jpeg(
 
     Args:
         image: uint8[height, width, 1 or 3].
-        format (str): "grayscale", "rgb", or "" for that of the channels.
+        format (str): "grayscale", "rgb", or "" to derive it from the channels.
         quality (int): 0 to 100.
         progressive (bool): write several scans.
-        optimize_size (bool): smaller but slower.
-        chroma_downsampling (bool): colour at half size.
+        optimize_size (bool): make a smaller file, which takes longer.
+        chroma_downsampling (bool): store colours at half resolution.
         density_unit (str), x_density, y_density (int): pixels per inch "in" or centimetre "cm".
         xmp_metadata (str): stored in the file.
         name: ignored.
@@ -76,7 +76,7 @@ def encode_jpeg(
         A scalar string Tensor.
 
     Raises:
-        InvalidArgumentError: an image or an option that is not possible.
+        InvalidArgumentError: the image or an option is not valid.
 
     Example:
         >>> import numpy as np
@@ -134,7 +134,7 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
         A string Tensor of the shape of the batch, without dimensions for one image.
 
     Raises:
-        InvalidArgumentError: an image or an option that is not possible.
+        InvalidArgumentError: the image or an option is not valid.
     """
     array = _pixels(image, (uint8, uint16))
     if array.ndim < 3:

@@ -17,9 +17,9 @@ class OpError(PenstockError):
     """Base of TensorFlow's errors.
 
     Args:
-        node_def, op: kept as given; parts of the graph in TensorFlow.
+        node_def, op: parts of TensorFlow's graph, which are only stored.
         message (str): what went wrong.
-        facts: those of `ps.PenstockError`: file, record, field, byte, expected, found, hint.
+        facts: the facts of a `ps.PenstockError`: file, record, field, byte, expected, found, hint.
 
     Example:
         >>> import penstock.tf as tf

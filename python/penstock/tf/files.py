@@ -17,7 +17,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def path_of(value: Any) -> str:
-    """A str, bytes, path, or scalar string tensor as a local path, without `file://`.
+    """Convert a str, bytes, path, or scalar string tensor to a local path, without `file://`.
 
     Raises:
         InvalidArgumentError: a tensor of several strings.
@@ -47,7 +47,7 @@ def path_of(value: Any) -> str:
 
 
 def paths_of(values: Any) -> list[str]:
-    """One such value, or a list, tuple or tensor of values, as local paths."""
+    """Convert one path as in `path_of`, or a list, tuple or tensor of paths, to local paths."""
     if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim):
         return [path for value in values for path in paths_of(value)]
     return [path_of(values)]

@@ -33,7 +33,7 @@ def _hash16(u: int, v: int, multiplier: int) -> int:
 
 
 def _short(text: bytes) -> int:
-    """Of up to 16 bytes."""
+    """The fingerprint of up to 16 bytes."""
     n = len(text)
     multiplier = _K2 + n * 2
     if n >= 8:
@@ -51,7 +51,7 @@ def _short(text: bytes) -> int:
 
 
 def _medium(text: bytes) -> int:
-    """Of 17 to 32 bytes."""
+    """The fingerprint of 17 to 32 bytes."""
     n = len(text)
     multiplier = _K2 + n * 2
     a, b = (_u64(text, 0) * _K1) & _MASK, _u64(text, 8)
@@ -62,7 +62,7 @@ def _medium(text: bytes) -> int:
 
 
 def _longer(text: bytes) -> int:
-    """Of 33 to 64 bytes."""
+    """The fingerprint of 33 to 64 bytes."""
     n = len(text)
     multiplier = _K2 + n * 2
     a, b = (_u64(text, 0) * _K2) & _MASK, _u64(text, 8)
@@ -100,7 +100,7 @@ def fingerprint64(text: bytes) -> int:
 
 
 def _long(text: bytes) -> int:
-    """Of more than 64 bytes, in blocks of 64."""
+    """The fingerprint of more than 64 bytes, computed in blocks of 64."""
     x, y = 81, (81 * _K1 + 113) & _MASK
     z = (_mixed((y * _K2 + 113) & _MASK) * _K2) & _MASK
     v, w = (0, 0), (0, 0)

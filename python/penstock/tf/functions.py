@@ -41,16 +41,16 @@ def function_with_options(func: Callable[..., Any]) -> Callable[..., Any]:
 def py_function(
     func: Callable[..., Any] | None = None, inp: Any = (), Tout: Any = None, name: str | None = None
 ) -> Any:
-    """The function's results for tensors, as tensors with the dtypes `Tout`.
+    """Call a function with tensors, and return its results as tensors with the dtypes `Tout`.
 
     Args:
-        func: gets the inputs as tensors.
+        func: the function, which gets the inputs as tensors.
         inp: the inputs.
         Tout: the dtype of its result, a list of them for several, None for none.
         name: ignored.
 
     Raises:
-        InvalidArgumentError: different numbers of results and dtypes.
+        InvalidArgumentError: the numbers of results and dtypes differ.
 
     Example:
         >>> import penstock.tf as tf
@@ -168,19 +168,19 @@ def cond(
     false_fn: Callable[[], Any] | None = None,
     name: str | None = None,
 ) -> Any:
-    """The result of one of two functions, as a condition decides; the other is not called."""
+    """Call one of two functions, depending on a condition, and return its result."""
     assert true_fn is not None
     assert false_fn is not None
     return true_fn() if is_true(pred) else false_fn()
 
 
 def is_true(pred: Any) -> bool:
-    """Whether a condition holds; both in turn for placeholders."""
+    """Whether a condition holds. During a call with placeholders, both answers are tried in turn."""
     return probing.decision() if probing.is_on() else bool(np.asarray(pred))
 
 
 def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any) -> Any:
-    """The function's results for each slice along the first dimension, stacked; also for structures.
+    """Call a function with each slice along the first dimension, and stack its results. Structures are allowed.
 
     Example:
         >>> import penstock.tf as tf
@@ -198,12 +198,12 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any
 def vectorized_map(
     fn: Callable[..., Any], elems: Any, fallback_to_while_loop: bool = True, **_: Any
 ) -> Any:
-    """`map_fn`: the function is called for each slice."""
+    """The same as `map_fn`: the function is called for each slice."""
     return map_fn(fn, elems)
 
 
 def _none_of(fn: Callable[..., Any], parts: Any) -> Any:
-    """The result of `map_fn` without elements: no rows, of the shape that the function gives."""
+    """The result of `map_fn` for no elements: zero rows, with the shapes that the function returns for placeholders."""
     with probing.probing(0):
         rows = [probing.array(part.shape[1:], part.dtype).view(Tensor) for part in flatten(parts)]
         first = fn(pack_sequence_as(parts, rows))
@@ -245,7 +245,7 @@ def control_dependencies(control_inputs: Any) -> Generator[None]:
 
 
 def group(*inputs: Any, name: str | None = None) -> None:
-    """No effect: the operations have run."""
+    """No effect: the operations have already run."""
 
 
 def no_op(name: str | None = None) -> None:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from penstock.tf.errors import (
@@ -68,7 +67,7 @@ class GFile:
 
     Args:
         name: its path.
-        mode: "r", "w", "a", "r+", "w+" or "a+", with "b" for bytes; else text in UTF-8.
+        mode: "r", "w", "a", "r+", "w+" or "a+", with "b" for bytes; without "b", text in UTF-8.
 
     Raises:
         InvalidArgumentError: another mode.
@@ -118,7 +117,7 @@ class GFile:
         return list(self)
 
     def write(self, file_content: Any) -> None:
-        """Add text, as UTF-8, or bytes."""
+        """Write text, encoded as UTF-8, or bytes."""
         data = file_content.encode() if isinstance(file_content, str) else file_content
         self._opened(reading=False).write(data)
 
@@ -152,12 +151,7 @@ class GFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Any]:

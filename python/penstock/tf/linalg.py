@@ -41,7 +41,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Tensor:
-    """Matrices with zeros outside a band around the diagonal; -1 keeps all of a side.
+    """Matrices with zeros outside a band around the diagonal. -1 keeps all values on that side of it.
 
     Example:
         >>> import penstock.tf as tf
@@ -92,7 +92,7 @@ def norm(
     keepdims: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The norm over all dimensions, or those of `axis`: euclidean, 1, 2, a number or infinity."""
+    """The norm over all dimensions, or over those in `axis`: euclidean, 1, 2, a number or infinity."""
     given = _array(tensor)
     over = axis if axis is None or np.ndim(axis) == 0 else tuple(axis)
     magnitude = np.abs(given)

@@ -63,9 +63,10 @@ class TextFileInitializer:
         filename: the file.
         key_dtype, key_index, value_dtype, value_index: the type and the part of a line (`TextFileIndex`, or the
             number of a column) of keys and of values.
-        vocab_size: only the first lines.
-        delimiter: between columns.
-        name, value_index_offset: ignored; added to line numbers.
+        vocab_size: read only this many lines.
+        delimiter: the text between columns.
+        name: ignored.
+        value_index_offset: a number to add to line numbers.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class _Table:
         raise NotImplementedError
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """The values of keys, in the same shape; the default of keys that are not there.
+        """The values of keys, in the same shape. Keys without an entry get the default.
 
         Raises:
             TypeError: keys of another type.
@@ -205,11 +206,11 @@ def _check_single(pairs: Any, found: dict[Any, Any]) -> None:
 
 
 class StaticVocabularyTable(_Table):
-    """A table from strings to numbers, in which other strings get a number by their hash.
+    """A table from strings to numbers. Strings without an entry get a number by their hash.
 
     Args:
-        initializer: its entries, with int64 values; None: only hashes.
-        num_oov_buckets: numbers for other strings, after those of the entries.
+        initializer: its entries, with int64 values; None: all strings get a number by their hash.
+        num_oov_buckets: how many numbers strings without an entry can get. They follow the numbers of the entries.
         lookup_key_dtype, name, experimental_is_anonymous: ignored.
 
     Example:
@@ -270,8 +271,8 @@ class MutableHashTable(_Mutable):
     """A table that changes.
 
     Args:
-        key_dtype, value_dtype: of keys and values.
-        default_value: the value of keys that are not there.
+        key_dtype, value_dtype: the dtypes of keys and values.
+        default_value: the value of keys without an entry.
         name, checkpoint, experimental_is_anonymous: ignored.
     """
 
@@ -292,7 +293,7 @@ class MutableHashTable(_Mutable):
 
 
 class DenseHashTable(MutableHashTable):
-    """The same, with keys that it may not have."""
+    """Like `MutableHashTable`. The arguments for reserved keys have no effect."""
 
     def __init__(
         self,

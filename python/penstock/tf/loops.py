@@ -18,13 +18,13 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class TensorArray:
-    """A list of tensors that a loop writes; `write` returns the array that is to be used from then on.
+    """A list of tensors that a loop writes. `write` returns the changed array, which the loop must use from then on.
 
     Args:
-        dtype: of the tensors.
-        size: the number of tensors at first.
-        dynamic_size: whether it grows.
-        element_shape: of each tensor, where it is known.
+        dtype: the dtype of the tensors.
+        size: the initial number of tensors.
+        dynamic_size: whether the number may grow.
+        element_shape: the shape of each tensor, if it is known.
         clear_after_read, tensor_array_name, handle, flow, infer_shape, colocate_with_first_write_call, name: ignored.
 
     Example:
@@ -56,10 +56,10 @@ class TensorArray:
         self._values: list[Any] = [None] * int(size or 0)
 
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
-        """The array with a tensor in this place.
+        """The array with a tensor stored at this index.
 
         Raises:
-            OutOfRangeError: a place beyond the end.
+            OutOfRangeError: the index is beyond the end.
         """
         place = int(index)
         made = self._copy()
@@ -80,7 +80,7 @@ class TensorArray:
         return made
 
     def read(self, index: Any, name: str | None = None) -> Tensor:
-        """The tensor in this place."""
+        """The tensor at this index."""
         place = int(index)
         if not 0 <= place < len(self._values):
             raise OutOfRangeError(
@@ -95,7 +95,7 @@ class TensorArray:
         return np.array(len(self._values), np.int32).view(Tensor)
 
     def _all(self) -> list[Tensor]:
-        """The tensors; zeros where nothing was written."""
+        """The tensors, with zeros for indices that were not written."""
         known = next((v for v in self._values if v is not None), None)
         shape = self.element_shape if known is None else known.shape
         if shape.rank is None or None in shape:
@@ -123,7 +123,7 @@ class TensorArray:
             ) from None
 
     def _placeholder(self) -> Tensor:
-        """A stack whose number of tensors is unknown: how often a loop runs is not."""
+        """A placeholder for a stack of unknown size, because it is not known how often a loop runs."""
         known = next((v for v in self._values if v is not None), None)
         if known is None and self.element_shape.rank is None:
             return probing.array(None, self.dtype).view(Tensor)
@@ -135,7 +135,7 @@ class TensorArray:
         return _concat(self._all(), 0)
 
     def gather(self, indices: Any, name: str | None = None) -> Tensor:
-        """The tensors in these places, along a new first dimension."""
+        """The tensors at these indices, along a new first dimension."""
         parts = self._all()
         return np.stack([parts[int(i)] for i in np.asarray(indices)]).view(Tensor)
 
@@ -146,7 +146,7 @@ class TensorArray:
         return made
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
-        """The array with the slices of a tensor in these places."""
+        """The array with the slices of a tensor stored at these indices."""
         made = self
         for place, part in zip(np.asarray(indices), convert_to_tensor(value), strict=True):
             made = made.write(place, part)
@@ -183,14 +183,14 @@ def while_loop(
     maximum_iterations: Any = None,
     name: str | None = None,
 ) -> Any:
-    """The values of a loop's variables once a condition of them does not hold any more.
+    """Call `body` as long as `cond` is true, and return the final values of the variables.
 
     Args:
-        cond: from the variables to whether the loop goes on.
-        body: from the variables to their next values.
+        cond: a function of the variables that returns whether the loop continues.
+        body: a function of the variables that returns their next values.
         loop_vars: a list or tuple of tensors, structures of them and TensorArrays.
-        maximum_iterations: the loop ends after as many.
-        shape_invariants: the shapes that variables may take, which may change; only used for the element_spec.
+        maximum_iterations: the loop ends after at most this many iterations.
+        shape_invariants: the shapes of variables whose shapes may change; only used for the element_spec.
         parallel_iterations, back_prop, swap_memory, name: ignored.
 
     Example:
@@ -243,13 +243,13 @@ def scan(
     reverse: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The results of a function of (last result, element) along the first dimension, stacked.
+    """Call a function of (last result, element) with each element along the first dimension, and stack its results.
 
     Args:
         fn: the function.
         elems: tensors, or a structure of them.
-        initializer: the first "last result"; the first element unless given.
-        reverse: from the end.
+        initializer: the "last result" of the first call; None: the first element.
+        reverse: begin with the last element.
         parallel_iterations, back_prop, swap_memory, infer_shape, name: ignored.
 
     Example:
@@ -264,12 +264,13 @@ def scan(
 
 
 def foldl(fn: Callable[..., Any], elems: Any, initializer: Any = None, **_: Any) -> Any:
-    """The last result of a function of (last result, element) along the first dimension."""
+    """Call a function of (last result, element) with each element along the first dimension, and return its last
+    result."""
     return list(_steps(fn, elems, initializer, False))[-1]
 
 
 def foldr(fn: Callable[..., Any], elems: Any, initializer: Any = None, **_: Any) -> Any:
-    """The same from the end."""
+    """Like `foldl`, but beginning with the last element."""
     return list(_steps(fn, elems, initializer, True))[-1]
 
 
@@ -295,12 +296,12 @@ def case(
     strict: bool = False,
     name: str | None = None,
 ) -> Any:
-    """The result of the function of the first condition that holds.
+    """Call the function of the first condition that holds, and return its result.
 
     Args:
         pred_fn_pairs: pairs of a condition and a function, or a dict of them.
-        default: the function if no condition holds; the last one unless given.
-        exclusive: refuse two conditions that hold.
+        default: the function to call if no condition holds; None: the last function.
+        exclusive: raise an error if two conditions hold.
         strict, name: ignored.
 
     Raises:
@@ -313,8 +314,7 @@ def case(
     """
     pairs = list(pred_fn_pairs.items() if isinstance(pred_fn_pairs, Mapping) else pred_fn_pairs)
     if probing.is_on():
-        functions = [function for _, function in pairs] + ([default] if default else [])
-        return functions[1 if not probing.decision() and len(functions) > 1 else 0]()
+        return _probed_case([*(function for _, function in pairs), *([default] if default else [])])
     holding = [function for condition, function in pairs if is_true(condition)]
     if exclusive and len(holding) > 1:
         raise InvalidArgumentError(None, None, "Input error: more than one condition is True")
@@ -325,10 +325,16 @@ def case(
     return default()
 
 
+def _probed_case(functions: list[Callable[[], Any]]) -> Any:
+    """The result of one of the first two functions: see `probing`."""
+    return functions[1 if not probing.decision() and len(functions) > 1 else 0]()
+
+
 def switch_case(
     branch_index: Any, branch_fns: Any, default: Any = None, name: str | None = None
 ) -> Any:
-    """The result of the function with this number; of the default, or the last one, if there is none."""
+    """Call the function with this number and return its result. If there is none, call the default or the last
+    function."""
     if isinstance(branch_fns, Mapping) or (branch_fns and isinstance(branch_fns[0], tuple)):
         functions = dict(branch_fns)
     else:

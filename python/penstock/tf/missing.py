@@ -11,7 +11,7 @@ from penstock.tf.error_classes import UnimplementedError
 
 NEAREST: dict[str, str] = {
     "tf.audio": "soundfile in a function given to Dataset.map",
-    "tf.config": "nothing: all cores are used, by threads",
+    "tf.config": "no setting: threads already use all cores",
     "tf.GradientTape": "torch, JAX or keras: penstock prepares data",
     "tf.RaggedTensor": "its values and row_splits, which are arrays",
     "tf.SparseTensor": "its indices, values and dense_shape, which are arrays",
@@ -31,11 +31,11 @@ NEAREST: dict[str, str] = {
     "tf.io.decode_webp": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
     "tf.io.encode_proto": "SerializeToString of a message, in a function given to Dataset.map",
     "tf.io.match_filenames_once": "tf.io.matching_files",
-    "tf.keras": "import keras, and keras in place of tf.keras: its fit takes datasets of penstock.tf",
+    "tf.keras": "import keras, and keras instead of tf.keras: its fit takes datasets of penstock.tf",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
     "tf.lookup": "a dict, in a function given to Dataset.map",
-    "tf.Session": "no session: values are there at once",
-    "tf.placeholder": "no session: values are there at once",
+    "tf.Session": "no session: values are computed immediately",
+    "tf.placeholder": "no session: values are computed immediately",
     "tf.flags": "argparse",
     "tf.app": "a call of main()",
     "tf.nn": "torch, JAX or keras: penstock prepares data",
@@ -75,7 +75,7 @@ def _is_function(found: object) -> bool:
 
 
 _OLD_NAMES = {"tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch"}
-"""Functions that became methods."""
+"""Functions that TensorFlow has replaced by methods."""
 
 
 def missing(symbol: str) -> MissingSymbolError:
@@ -92,7 +92,7 @@ def missing(symbol: str) -> MissingSymbolError:
 
 
 def absent_from(space: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`, which raises that error for every unknown name."""
+    """A module's `__getattr__`, which raises MissingSymbolError for every unknown name."""
 
     def refuse(name: str) -> Any:
         if name.startswith("__"):
@@ -103,7 +103,7 @@ def absent_from(space: str) -> Callable[[str], Any]:
 
 
 class KnownNames(type):
-    """The metaclass of a class of TensorFlow, which raises that error for every unknown name."""
+    """The metaclass of a class of TensorFlow, which raises MissingSymbolError for every unknown name."""
 
     def __getattr__(cls, name: str) -> Any:
         return absent_from(f"tf.{cls.__name__}")(name)

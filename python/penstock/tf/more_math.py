@@ -27,7 +27,7 @@ real = elementwise(np.real, "The real parts.")
 imag = elementwise(np.imag, "The imaginary parts.")
 conj = elementwise(np.conj, "The complex conjugates.")
 angle = elementwise(np.angle, "The angles of complex numbers.")
-atan2 = elementwise_of_two(np.arctan2, "The angle of the point (x, y), the second argument first.")
+atan2 = elementwise_of_two(np.arctan2, "The angle of the point (x, y); y is the first argument.")
 logical_xor = elementwise_of_two(np.logical_xor, "Whether exactly one of two values is true.")
 
 
@@ -72,14 +72,14 @@ def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 
 def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The quotients; 0 where the divisor is 0."""
+    """The quotients; 0 if the divisor is 0."""
     first, second = (part.view(np.ndarray) for part in two(x, y))
     safe = np.where(second == 0, np.ones((), second.dtype), second)
     return tensor(np.where(second == 0, np.zeros((), first.dtype), first / safe))
 
 
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """The products; 0 where the second is 0."""
+    """The products; 0 if the second factor is 0."""
     first, second = (part.view(np.ndarray) for part in two(x, y))
     return tensor(np.where(second == 0, np.zeros((), first.dtype), first * second))
 
@@ -106,7 +106,7 @@ def l2_normalize(
 def cumprod(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    """Cumulative products along a dimension; arguments as of `cumsum`."""
+    """Cumulative products along a dimension, with the arguments of `cumsum`."""
     given = _lasting(x)
     turned = np.flip(given, axis) if reverse else given
     made = np.cumprod(turned, axis, dtype=given.dtype)
@@ -119,7 +119,7 @@ def cumprod(
 def reduce_logsumexp(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    """log(sum(exp(x))) over all dimensions, or those of `axis`."""
+    """log(sum(exp(x))) over all dimensions, or over those in `axis`."""
     given = _lasting(input_tensor)
     over = axis if axis is None or np.ndim(axis) == 0 else tuple(axis)
     most = np.max(given, axis=over, keepdims=True)
@@ -130,7 +130,7 @@ def reduce_logsumexp(
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:
-    """The Euclidean norm over all dimensions, or those of `axis`."""
+    """The Euclidean norm over all dimensions, or over those in `axis`."""
     given = _lasting(input_tensor)
     over = axis if axis is None or np.ndim(axis) == 0 else tuple(axis)
     made = np.sqrt(np.sum(np.square(given), axis=over, keepdims=keepdims))
@@ -157,7 +157,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Tensor:
 
 
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
-    """The place of each number of a permutation."""
+    """The inverse permutation: the index of each number."""
     given = _lasting(x)
     made = np.empty_like(given)
     made[given] = np.arange(len(given), dtype=given.dtype)
@@ -264,11 +264,11 @@ def bincount(
 
     Args:
         arr: the numbers.
-        weights: of the numbers.
-        minlength, maxlength: the least and greatest number of counts.
-        dtype: of the counts.
+        weights: the weights of the numbers.
+        minlength, maxlength: the minimum and maximum number of counts.
+        dtype: the dtype of the counts.
         axis: -1 for the counts of each row.
-        binary_output: 1 instead of counts.
+        binary_output: 1 for each number that occurs, instead of its count.
         name: ignored.
 
     Example:
@@ -303,7 +303,7 @@ class TopK(NamedTuple):
 def top_k(
     input: Any, k: Any = 1, sorted: bool = True, index_type: Any = "int32", name: str | None = None
 ) -> TopK:
-    """The greatest values along the last dimension, and their indices; of equal ones, the first.
+    """The greatest values along the last dimension, and their indices. Of equal values, the first come first.
 
     Example:
         >>> import penstock.tf as tf
@@ -335,7 +335,7 @@ def confusion_matrix(
     dtype: Any = "int32",
     name: str | None = None,
 ) -> Tensor:
-    """How often each prediction (column) goes with each label (row)."""
+    """How often each prediction (column) occurs for each label (row)."""
     rows, columns = np.asarray(labels).ravel(), np.asarray(predictions).ravel()
     size = num_classes if num_classes is not None else max(rows.max(), columns.max()) + 1
     made = np.zeros((int(size), int(size)), as_dtype(dtype).dtype)

@@ -1,4 +1,4 @@
-"""Names of TensorFlow that programs use around their data: `tf.autograph`, `tf.version`, `tf.test`."""
+"""Other names that programs use besides data: `tf.autograph`, `tf.version`, `tf.test`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.tf.shapes import TypeSpec
 
 
 def _itself(func: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """The function: functions are not converted."""
+    """Return the function itself, because functions are not converted."""
     return _itself if func is None else func
 
 
@@ -20,7 +20,7 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _never(*_: Any, **__: Any) -> bool:
-    """No: there is no GPU here."""
+    """Always False, because no GPU is used."""
     return False
 
 
@@ -36,7 +36,7 @@ test = SimpleNamespace(
 
 
 def type_spec_from_value(value: Any) -> TypeSpec:
-    """The spec of a tensor, or of what converts to one.
+    """The spec of a tensor, or of a value that can be converted to a tensor.
 
     Example:
         >>> import penstock.tf as tf

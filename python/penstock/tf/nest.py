@@ -50,7 +50,7 @@ def _sorted_keys(value: Mapping[Any, Any]) -> list[Any]:
 
 
 def flatten(structure: Any, expand_composites: bool = False, *, lists: bool = True) -> list[Any]:
-    """The leaves, dicts by their sorted keys.
+    """The leaves of a structure, those of a dict in the order of its sorted keys.
 
     Example:
         >>> import penstock.tf as tf
@@ -134,7 +134,8 @@ def packer(structure: Any) -> Callable[[tuple[Any, ...]], Any]:
 
 
 def map_structure(func: Callable[..., Any], *structure: Any, lists: bool = True, **_: Any) -> Any:
-    """The results of a function of the leaves at each position of one or several structures.
+    """Call a function with the leaves at each position of one or more structures, and return its results in the same
+    structure.
 
     Raises:
         ValueError, TypeError: the structures are not the same.

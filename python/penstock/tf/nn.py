@@ -1,4 +1,4 @@
-"""`tf.nn`: what programs that prepare data use of it."""
+"""`tf.nn`: the functions that occur in programs that prepare data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
-    """exp(x) divided by its sum along a dimension, the last one unless given.
+    """exp(x) divided by its sum along a dimension, by default the last.
 
     Example:
         >>> import penstock.tf as tf
@@ -69,7 +69,7 @@ def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -
 
 
 def relu(features: Any, name: str | None = None) -> Tensor:
-    """The values, 0 where they are negative."""
+    """The values, with 0 for negative values."""
     given = _array(features)
     return tensor(np.maximum(given, np.zeros((), given.dtype)))
 
@@ -81,7 +81,7 @@ def relu6(features: Any, name: str | None = None) -> Tensor:
 
 
 def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
-    """The values, times `alpha` where they are negative."""
+    """The values, with negative values multiplied by `alpha`."""
     given = _array(features)
     return tensor(np.where(given > 0, given, given * given.dtype.type(alpha)))
 
@@ -117,7 +117,7 @@ def moments(
 def embedding_lookup(
     params: Any, ids: Any, max_norm: Any = None, name: str | None = None
 ) -> Tensor:
-    """The rows with these numbers."""
+    """The rows of a matrix with these numbers."""
     return tensor(np.take(_array(params), np.asarray(ids), 0))
 
 
@@ -197,7 +197,7 @@ def avg_pool2d(
     data_format: str = "NHWC",
     name: str | None = None,
 ) -> Tensor:
-    """The mean of each window of images; pads do not count."""
+    """The mean of each window of images, without padding."""
     given = _array(input)
     size = _pair(ksize)
     total = _windows(given, size, strides, padding, 0).sum((-1, -2))

@@ -32,11 +32,12 @@ def as_string(
 
     Args:
         input: the numbers, or truth values.
-        precision: digits after the point; 6 unless given.
-        scientific: with an exponent.
-        shortest: the shorter of both forms.
-        width: the least number of characters.
-        fill: what fills it up: a space, 0, - (at the right) or +.
+        precision: digits after the point; -1 for the default of 6.
+        scientific: write an exponent.
+        shortest: write the shorter of the forms with and without an exponent.
+        width: the minimum number of characters.
+        fill: fill up with spaces (" ") or zeros ("0") at the left, or with spaces at the right ("-"), or write the sign
+            of positive numbers ("+").
         name: ignored.
 
     Example:
@@ -73,7 +74,7 @@ def to_number(input: Any, out_type: Any = "float32", name: str | None = None) ->
     """Text as numbers, float32 unless `out_type` is int32, int64 or float64.
 
     Raises:
-        InvalidArgumentError: text that is not a number, or beyond the type.
+        InvalidArgumentError: a text is not a number, or the number does not fit the type.
 
     Example:
         >>> import penstock.tf as tf
@@ -85,10 +86,10 @@ def to_number(input: Any, out_type: Any = "float32", name: str | None = None) ->
 
 
 def number_of(text: bytes, kind: Any) -> Any:
-    """The number that a text says.
+    """Convert a text to a number.
 
     Raises:
-        InvalidArgumentError: it says none, or one beyond the type.
+        InvalidArgumentError: the text is not a number, or the number does not fit the type.
     """
     said = text.decode("utf-8", "replace")
     if kind.is_integer and _WHOLE.fullmatch(said) and kind.min <= int(said) <= kind.max:

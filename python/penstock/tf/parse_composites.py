@@ -25,7 +25,7 @@ def check_size(feature: SparseFeature) -> None:
     """Check that a feature's size is an int, or one int for each index key.
 
     Raises:
-        TypeError: not ints. ValueError: a different number of them, or a negative one.
+        TypeError: a size is not an int. ValueError: there are too many or too few sizes, or a size is negative.
     """
     kinds = (int, np.integer)
     if isinstance(feature.index_key, str):

@@ -32,14 +32,14 @@ def example_error(
     *,
     single: bool,
 ) -> Exception:
-    """The error of `parse_example`, or of one record alone.
+    """The error of `parse_example`, or of `parse_single_example` if `single`.
 
     Args:
-        error: from the kernel.
-        plan: the plan by which it decoded.
+        error: the kernel's error.
+        plan: the plan by which the kernel decoded.
         payloads: the records.
-        names: of the records, or None.
-        single: whether it was one record alone.
+        names: the names of the records, or None.
+        single: whether a single record was parsed.
     """
     fault: Any = error.args[0]
     if fault.kind == "limit":
@@ -68,7 +68,7 @@ def example_error(
 def sequence_error(
     error: _core.KernelError, plan: Plan, payloads: Any, names: Sequence[Any] | None
 ) -> Exception:
-    """The error of `parse_sequence_example`; arguments as `example_error`."""
+    """The error of `parse_sequence_example`, with the arguments of `example_error`."""
     fault: Any = error.args[0]
     if fault.kind == "limit":
         return _limit_error(fault)

@@ -1,4 +1,4 @@
-"""One key of a record: how the kernel decodes it, and the tensor made of the result.
+"""One key of a record: how the kernel decodes it, and which tensor is made from the result.
 
 TensorFlow's parsers read a key as dense, dense of any length, sparse or ragged. Features of several keys are then
 assembled from these (`parse_composites.py`). From the result of `_core.decode_tensors`, `batch` makes the tensor of a

@@ -2,7 +2,7 @@
 
 One call of the kernel decodes a whole batch (`_core.decode_tensors`), and its result becomes tensors without a loop
 over records. The functions for a batch and for one record differ as in TensorFlow: a single record is never padded,
-an entry without a kind never replaces an earlier entry, and errors do not name the record.
+an entry without a list of any kind never replaces an earlier entry, and errors do not name the record.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def parse_single_example(
 
     Args:
         serialized: a string.
-        features, example_names, name: as `parse_example`.
+        features, example_names, name: as for `parse_example`.
 
     Returns:
         A tensor for each feature: dense of its shape for FixedLenFeature, [n] + shape for
@@ -118,14 +118,14 @@ def parse_batch(
     Args:
         serialized: a list of bytes, a binary array, a record batch with one such column, `_core.Frames`, or
             what `parse_example` takes.
-        features: as `parse_example`.
-        names: of the records, for errors.
+        features: as for `parse_example`.
+        names: the names of the records, for errors.
 
     Returns:
         As `parse_example`.
 
     Raises:
-        TypeError: an array of anything but bytes; otherwise as `parse_example`.
+        TypeError: the array does not hold bytes. Also the errors of `parse_example`.
     """
     if hasattr(serialized, "num_columns"):
         serialized = serialized.column(0)
@@ -196,7 +196,7 @@ def parse_single_sequence_example(
 
     Args:
         serialized: a string.
-        context_features, sequence_features, name: as `parse_sequence_example`.
+        context_features, sequence_features, name: as for `parse_sequence_example`.
         example_name: a string, for errors.
 
     Returns:
@@ -360,7 +360,8 @@ def _sequence(
 
 
 def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
-    """Raise an error if TensorFlow would, which checks the values of dense context features even without records."""
+    """Raise TensorFlow's error, because TensorFlow checks the number of values of dense context features even without
+    records."""
     for key in plan.keys if not payloads else ():
         if isinstance(key, Dense) and not key.default and 0 not in key.shape:
             wanted = int(np.prod(key.shape))
@@ -375,7 +376,8 @@ def _check_empty(plan: Plan, payloads: list[bytes]) -> None:
 
 _MAX_PLANS = 256
 _plans: dict[Any, list[tuple[tuple[Features, ...], Any, Plan]]] = {}
-"""By dialect, keys and kinds of features: copies of the features, the kinds of their partitions, and the plan."""
+"""Plans by the dialect, keys and kinds of features. An entry has copies of the features, the kinds of their partitions,
+and the plan."""
 
 
 def _plan_of(dialect: str, *groups: Features) -> Plan:

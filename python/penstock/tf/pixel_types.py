@@ -16,8 +16,8 @@ def convert_image_dtype(
     """Images converted to another type and scaled: floats are from 0 to 1, integers use their range.
 
     Args:
-        image: of integers or floats.
-        dtype: of integers or floats.
+        image: an image of integers or floats.
+        dtype: a dtype of integers or floats.
         saturate (bool): clip values that do not fit; otherwise they wrap around.
         name: ignored.
 

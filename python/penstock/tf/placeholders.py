@@ -1,4 +1,4 @@
-"""Placeholders for elements with known specs, and the specs of what a parser makes of features."""
+"""Placeholders for elements with known specs, and the specs of the tensors that a parser returns."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _ragged(shape: TensorShape, dtype: Any, rank: int, splits: Any) -> RaggedTen
 
 
 def of_features(features: Any, batch: list[Any]) -> dict[str, Any]:
-    """The specs of what a parser makes of features, for a batch of this shape or for one record."""
+    """The specs of the tensors that a parser returns for features, for a batch of this shape or for one record."""
     return {key: _of_feature(feature, batch) for key, feature in features.items()}
 
 
@@ -109,7 +109,7 @@ def specs_of_lists(features: Any, batch: list[Any]) -> tuple[dict[str, Any], dic
 
 
 def of_parsed(features: Any, batch: list[Any]) -> dict[str, Any]:
-    """Placeholders for what a parser makes of features, for a batch of this shape or for one record."""
+    """Placeholders for the tensors that a parser returns for features, for a batch of this shape or for one record."""
     return placeholder(of_features(features, batch))
 
 

@@ -66,7 +66,7 @@ def _scalar(value: Any) -> str:
 
 
 def _number(value: Any) -> str:
-    """The fewest digits that say the number, in steps of TensorFlow's."""
+    """A number with 6 (float64: 15) digits if they identify it, otherwise with 9 (17), as in TensorFlow."""
     few, all_digits = (6, 9) if value.dtype.itemsize == 4 else (15, 17)
     short = f"{float(value):.{few}g}"
     return short if value.dtype.type(short) == value else f"{float(value):.{all_digits}g}"

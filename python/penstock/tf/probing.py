@@ -1,8 +1,8 @@
 """Placeholder values, with which a user's function is called to learn the shapes and dtypes of its results.
 
-TensorFlow traces a function to know these. Here the function runs three times, with values of three sizes wherever a
-size is unknown (5 and more, 97 and less, 0). Sizes of its results that differ between runs are unknown, too.
-Only operations whose result depends on what strings contain, or that would refuse a placeholder, ask `is_on`.
+TensorFlow traces a function to learn these. Here the function runs three times, and each run has another value for
+every unknown size (5 and more, 97 and less, 0). Sizes of its results that differ between runs are unknown, too. Only
+operations whose result depends on what strings contain, or that would refuse a placeholder, ask `is_on`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NoPlaceholder(Exception):
 
 @contextmanager
 def probing(run: int) -> Generator[None]:
-    """Operations in this context get placeholders."""
+    """Operations in this context get placeholders, those of the run with this number."""
     before = _STATE.run, _STATE.decisions
     _STATE.run, _STATE.decisions = run, 0
     try:
@@ -57,10 +57,10 @@ def is_on() -> bool:
 
 
 def decision() -> bool:
-    """The answer to `if` for a placeholder: another one in the second run.
+    """The truth value of a placeholder in an `if`: False in the second run, True in the others.
 
     Raises:
-        NoPlaceholder: asked so often that it may never end.
+        NoPlaceholder: this was called so often that the function may contain an endless loop.
     """
     _STATE.decisions += 1
     if _STATE.decisions > _MOST_DECISIONS:
@@ -75,7 +75,7 @@ def size(axis: int = 0) -> int:
 
 
 def sizes(shape: Any) -> tuple[int, ...]:
-    """A shape with unknown sizes replaced; of an unknown rank, another rank in each run."""
+    """A shape with unknown sizes replaced. An unknown rank is replaced by another rank in each run."""
     if shape is None or getattr(shape, "rank", 0) is None:
         return tuple(size(axis) for axis in range(1 + (_STATE.run or 0)))
     return tuple(size(axis) if s is None else int(s) for axis, s in enumerate(shape))
@@ -89,7 +89,7 @@ def array(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
         made[...] = TEXT
         return made
     if wanted and _STATE.run == 1 and kind.kind != "b":
-        # Different values, so that operations that look for equal ones find none.
+        # Different values, so that operations that search for equal values find none.
         return (np.arange(int(np.prod(wanted))) % 100).astype(kind.dtype).reshape(wanted)
     if kind.name == "bool":
         return np.full(wanted, _STATE.run != 1)
@@ -97,7 +97,8 @@ def array(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def instead(placeholder: Callable[..., Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator of an operation: with placeholders, another function of its arguments gives the result."""
+    """Decorate an operation, so that for placeholders this other function is called instead, with the same
+    arguments."""
 
     def decorate(operation: Callable[P, R]) -> Callable[P, R]:
         @wraps(operation)

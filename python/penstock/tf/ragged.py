@@ -1,4 +1,4 @@
-"""`tf.ragged`."""
+"""`tf.ragged`: functions that make, join and mask ragged tensors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def constant(
 
     Args:
         pylist: nested lists of Python values, all values at one depth.
-        dtype: of the values.
-        ragged_rank: how many levels are ragged; None: all but the outermost, less those of `inner_shape`.
+        dtype: the dtype of the values.
+        ragged_rank: how many levels are ragged; None: all but the outermost level and those of `inner_shape`.
         inner_shape: the shape of each innermost value.
         name: ignored.
         row_splits_dtype: int32 or int64.
@@ -85,7 +85,7 @@ def _flattened(rows: list[Any], levels: int) -> tuple[list[Any], list[list[int]]
 
 
 def _depths(value: Any) -> tuple[int | None, int]:
-    """The nesting depth of the values (None if there are none), and that of the deepest list."""
+    """The nesting depth of the values (None if there are none), and the depth of the deepest list."""
     if not isinstance(value, (list, tuple)) and np.ndim(value) == 0:
         return 0, 0
     scalars, deepest = None, 1
@@ -100,7 +100,7 @@ def _depths(value: Any) -> tuple[int | None, int]:
 
 
 def map_flat_values(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The result of an operation on the innermost values of ragged tensors, in their rows."""
+    """Apply an operation to the innermost values of ragged tensors. The result has the same rows."""
     first = next((a for a in args if isinstance(a, RaggedTensor)), None)
     flat = [a.flat_values if isinstance(a, RaggedTensor) else a for a in args]
     made = op(*flat, **kwargs)
@@ -156,7 +156,7 @@ def range(
 
 
 def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
-    """The values where a mask of the same rows is true, in their rows."""
+    """The values for which a mask with the same rows is true, in ragged rows."""
     if not isinstance(mask, RaggedTensor):
         mask = RaggedTensor.from_tensor(mask)
     given = data if isinstance(data, RaggedTensor) else RaggedTensor.from_tensor(data)
@@ -171,7 +171,7 @@ def boolean_mask(data: Any, mask: Any, name: str | None = None) -> Any:
 def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: Any = None, out_type: Any = None, name: str | None = None
 ) -> Tensor:
-    """The row splits of row numbers."""
+    """Row splits from the row number of each value."""
     ids = np.asarray(segment_ids)
     kind = as_dtype(out_type or int64).dtype
     count = int(num_segments) if num_segments is not None else (int(ids[-1]) + 1 if len(ids) else 0)

@@ -1,4 +1,4 @@
-"""Ragged tensors from dense and sparse ones, and back; dimensions merged."""
+"""Conversions of ragged tensors from and to dense and sparse tensors, and merged dimensions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class RaggedConversions:
     def from_sparse(
         cls: Any, st_input: Any, name: str | None = None, row_splits_dtype: Any = "int64"
     ) -> Any:
-        """The rows of a sparse matrix whose values stand at the beginning of each row.
+        """The rows of a sparse matrix whose values are at the beginning of each row.
 
         Raises:
             ValueError: a sparse tensor of another rank.
-            InvalidArgumentError: values with gaps before them.
+            InvalidArgumentError: there is a gap before a value.
         """
         rank = len(st_input.dense_shape)
         if rank != 2:
@@ -48,12 +48,12 @@ class RaggedConversions:
         name: str | None = None,
         row_splits_dtype: Any = "int64",
     ) -> Any:
-        """The rows of a dense tensor, without their ends.
+        """The rows of a dense tensor, without the padding at their ends.
 
         Args:
             tensor: the dense tensor.
-            lengths: of the rows; all of them unless given.
-            padding: the value at the ends of rows that is left out.
+            lengths: the length of each row. None: rows end before the padding, or are complete.
+            padding: the value that is left out at the ends of rows.
             ragged_rank: only 1.
             row_splits_dtype: int64 or int32.
             name: ignored.
@@ -85,7 +85,7 @@ class RaggedConversions:
         return SparseTensor(indices, self.values, self.bounding_shape())
 
     def merge_dims(self: Any, outer_axis: int, inner_axis: int) -> Any:
-        """The tensor with neighbouring dimensions as one; 0 and 1: the values."""
+        """The tensor with neighbouring dimensions merged. Merging dimensions 0 and 1 returns the values."""
         outer, inner = int(outer_axis), int(inner_axis)
         rank = self.shape.rank or 0
         outer, inner = outer % rank, inner % rank

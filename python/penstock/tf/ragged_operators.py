@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of ragged tensors: on the values of their rows."""
+"""Arithmetic and comparisons of ragged tensors, which work on the values of their rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class RaggedOperators:
-    """The operators of a ragged tensor, with numbers, tensors of a value for each row, and tensors of the same rows."""
+    """The operators of a ragged tensor, with numbers, tensors of one value per row, and ragged tensors of the same
+    rows."""
 
 
 def _with(one: Any, other: Any, combine: Callable[[Any, Any], Any]) -> Any:

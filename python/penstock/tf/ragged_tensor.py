@@ -49,7 +49,7 @@ class RaggedTensor(RaggedOperators, RaggedConversions, metaclass=KnownNames):
         """Rows by the position where each begins, and the end of the last.
 
         Args:
-            values: a Tensor or RaggedTensor, or what converts to a Tensor.
+            values: a Tensor, a RaggedTensor, or a value that can be converted to a Tensor.
             row_splits: int32 or int64 [rows + 1].
             name: ignored.
             validate: whether rows that do not cover the values are an error.
@@ -183,7 +183,7 @@ class RaggedTensor(RaggedOperators, RaggedConversions, metaclass=KnownNames):
 
     @property
     def shape(self) -> TensorShape:
-        """The sizes of the dimensions, None where rows differ in length."""
+        """The sizes of the dimensions; None for dimensions in which rows differ in length."""
         inner = self.values.shape[1:]
         return TensorShape([len(self), self.uniform_row_length]).concatenate(inner)
 
@@ -264,7 +264,7 @@ class RaggedTensor(RaggedOperators, RaggedConversions, metaclass=KnownNames):
         Args:
             default_value: the padding; None: zero, False or b"".
             name: ignored.
-            shape: sizes of the result, None for those that the rows need; longer rows are truncated.
+            shape: the sizes of the result; None for the smallest that fits all rows. Longer rows are truncated.
 
         Example:
             >>> from penstock.tf.ragged import constant
@@ -396,7 +396,7 @@ def _values(values: Any) -> Any:
 
 
 def _parts(values: Any, partition: Any) -> tuple[Any, np.ndarray[Any, Any]]:
-    """Values and their row partition, in the integer type of the rows inside the values."""
+    """Convert values and their row partition to arrays, after checking that inner rows have the same integer type."""
     values = _values(values)
     given = np.asarray(partition)
     if given.dtype.name not in ("int32", "int64"):
@@ -418,7 +418,7 @@ def _taken(values: Any, places: np.ndarray[Any, Any]) -> Any:
 def _dense(
     ragged: Any, wanted: list[int | None], fill: np.ndarray[Any, Any]
 ) -> np.ndarray[Any, Any]:
-    """A ragged tensor as a dense array; `wanted` has the sizes of all dimensions, or None for those that are needed."""
+    """A ragged tensor as a dense array. `wanted` has the size of each dimension, or None for the smallest that fits."""
     starts, limits = np.asarray(ragged.row_splits[:-1]), np.asarray(ragged.row_splits[1:])
     num_rows, width = wanted[0], wanted[1]
     if num_rows is not None:

@@ -40,7 +40,7 @@ def philox_blocks(counters: list[Any], key: tuple[Any, Any]) -> np.ndarray:
 
     Args:
         counters: the four words of the counter, each a number or a uint64 array of n.
-        key: the two words of the key, likewise.
+        key: the two words of the key, in the same form.
 
     Returns:
         uint32[n, 4].
@@ -114,7 +114,7 @@ def set_seed(seed: int | None) -> None:
 
 
 def op_seeds(seed: Any) -> tuple[int, int]:
-    """The pair of seeds of a new operation; `seed` is its own, or None."""
+    """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
     own = None if seed is None else int(seed)
     if probing.is_on():
         return 1, 1
@@ -125,7 +125,8 @@ def op_seeds(seed: Any) -> tuple[int, int]:
         elif own is not None:
             pair = _DEFAULT_SEED, own % _MOST
         else:
-            pair = int.from_bytes(os.urandom(7), "little"), int.from_bytes(os.urandom(7), "little")
+            drawn = os.urandom(14)
+            pair = int.from_bytes(drawn[:7], "little"), int.from_bytes(drawn[7:], "little")
     return (0, _MOST) if pair == (0, 0) else pair
 
 
@@ -185,13 +186,13 @@ def uniform(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Uniform random numbers: TensorFlow's in eager mode, if a seed is set.
+    """Uniform random numbers. If a seed is set, they are those of TensorFlow in eager mode.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         minval, maxval: numbers are at least minval and less than maxval; 0 and 1 for floats.
         dtype: float16, float32, float64, int32 or int64.
-        seed (int): of this operation; `tf.random.set_seed` sets the program's.
+        seed (int): the seed of this operation; `tf.random.set_seed` sets the program's.
         name: ignored.
 
     Returns:
@@ -225,13 +226,13 @@ def normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """Normal random numbers: TensorFlow's in eager mode, except for rounding.
+    """Normal random numbers. If a seed is set, they are those of TensorFlow in eager mode, except for rounding.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         mean, stddev: the mean and the standard deviation.
         dtype: float16, float32 or float64.
-        seed, name: as `uniform`.
+        seed, name: as for `uniform`.
 
     Returns:
         Tensor of the shape and dtype.
@@ -253,7 +254,7 @@ def truncated_normal(
     seed: Any = None,
     name: str | None = None,
 ) -> Tensor:
-    """As `normal`, without numbers more than two standard deviations from the mean."""
+    """Like `normal`, but without numbers that are more than two standard deviations from the mean."""
     kind, sizes = as_dtype(dtype), distributions.sizes(shape)
     count = math.prod(sizes)
     groups = -(-count // _BLOCK)
@@ -266,7 +267,7 @@ def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
 
     Args:
         value: the tensor.
-        seed, name: as `uniform`.
+        seed, name: as for `uniform`.
 
     Example:
         >>> import penstock.tf as tf
@@ -325,7 +326,7 @@ def stateless_uniform(
     """Uniform random numbers, the same for the same seed.
 
     Args:
-        shape: of the result.
+        shape: the shape of the result.
         seed: two numbers.
         minval, maxval: numbers are at least minval and less than maxval; 0 and 1 for floats; both None for
             integers over the whole range.
@@ -360,7 +361,7 @@ def stateless_normal(
     name: str | None = None,
     alg: str = "auto_select",
 ) -> Tensor:
-    """Normal random numbers, the same for the same seed; arguments as of `normal`."""
+    """Normal random numbers, the same for the same seed, with the arguments of `normal`."""
 
     def take(count: int) -> np.ndarray:
         return _stateless_bits(count, seed)

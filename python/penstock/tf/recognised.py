@@ -173,7 +173,7 @@ def record(
     """Call a function with placeholders.
 
     Args:
-        function: the user's.
+        function: the user's function.
         structure: the structure of an element.
         call: calls the function with an element.
         batched: for each leaf, whether it is a batch of strings; None if it is not a string.

@@ -22,9 +22,9 @@ def sequence_mask(
     """Whether each position lies before the end of a sequence.
 
     Args:
-        lengths: of the sequences.
+        lengths: the lengths of the sequences.
         maxlen: the number of positions; the greatest length unless given.
-        dtype: of the result.
+        dtype: the dtype of the result.
         name: ignored.
 
     Example:
@@ -38,7 +38,7 @@ def sequence_mask(
 
 
 class Unique(NamedTuple):
-    """Different values, and the place of each value among them."""
+    """The different values, and the index of each value among them."""
 
     y: Tensor
     idx: Tensor
@@ -53,7 +53,7 @@ class UniqueWithCounts(NamedTuple):
 
 
 def unique(x: Any, out_idx: Any = "int32", name: str | None = None) -> Unique:
-    """The different values in the order of their first places, and the place of each value among them.
+    """The different values in the order of their first occurrence, and the index of each value among them.
 
     Example:
         >>> import penstock.tf as tf
@@ -79,7 +79,7 @@ def unique_with_counts(x: Any, out_idx: Any = "int32", name: str | None = None) 
 
 
 def meshgrid(*args: Any, **kwargs: Any) -> list[Tensor]:
-    """Coordinates of a grid from those of its sides; `indexing` is xy or ij.
+    """The coordinates of all points of a grid, from the coordinates along its sides; `indexing` is xy or ij.
 
     Example:
         >>> import penstock.tf as tf
@@ -105,7 +105,7 @@ def searchsorted(
     out_type: Any = "int32",
     name: str | None = None,
 ) -> Tensor:
-    """The place of each value in a sorted sequence: before equal ones (left) or after (right)."""
+    """The index at which each value belongs in a sorted sequence: before equal values (left) or after them (right)."""
     order, given = _array(sorted_sequence), _array(values)
     kind = as_dtype(out_type).dtype
     if order.ndim == 1:
@@ -117,7 +117,7 @@ def searchsorted(
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """The values moved along dimensions; those that leave at one end return at the other."""
+    """The values moved along dimensions. Values that leave at one end return at the other end."""
     moves = [int(s) for s in np.atleast_1d(np.asarray(shift))]
     return tensor(np.roll(_array(input), moves, [int(a) for a in np.atleast_1d(np.asarray(axis))]))
 
@@ -125,7 +125,7 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
 def reverse_sequence(
     input: Any, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0, name: str | None = None
 ) -> Tensor:
-    """Each row with its first values reversed, as many as its length."""
+    """Each row with its first `seq_lengths[row]` values reversed."""
     given = np.moveaxis(_array(input), [batch_axis, seq_axis], [0, 1]).copy()
     for row, length in zip(given, np.asarray(seq_lengths).tolist(), strict=True):
         row[:length] = row[:length][::-1].copy()
@@ -163,30 +163,32 @@ def tensor_scatter_nd_add(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
     """A tensor with values added at positions."""
-    made = _array(tensor).copy()
-    np.add.at(made, _places(indices), _array(updates))
-    return made.view(Tensor)
+    return _changed(np.add, tensor, indices, updates)
 
 
 def tensor_scatter_nd_max(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
-    """A tensor with the greater of its own values and others at positions."""
+    """A tensor in which values at positions are replaced by other values if those are greater."""
+    return _changed(np.maximum, tensor, indices, updates)
+
+
+def _changed(function: np.ufunc, tensor: Any, indices: Any, updates: Any) -> Tensor:
     made = _array(tensor).copy()
-    np.maximum.at(made, _places(indices), _array(updates))
+    function.at(made, _places(indices), _array(updates))
     return made.view(Tensor)
 
 
 def dynamic_partition(
     data: Any, partitions: Any, num_partitions: int, name: str | None = None
 ) -> list[Tensor]:
-    """The rows with each number from 0, as a list of tensors."""
+    """Divide rows by their partition numbers, from 0, into a list of tensors."""
     given, numbers = _array(data), np.asarray(partitions)
     return [tensor(given[numbers == number]) for number in range(num_partitions)]
 
 
 def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
-    """Rows of several tensors in one, each at its index."""
+    """Combine the rows of several tensors in one tensor, each row at its index."""
     places = [np.asarray(part) for part in indices]
     parts = [_array(part) for part in data]
     inner = parts[0].shape[places[0].ndim :]
@@ -200,7 +202,8 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Tensor:
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = "int32", name: str | None = None
 ) -> Tensor:
-    """How many values lie in each of equal parts of a range; those outside count at its ends."""
+    """The number of values in each of several equal parts of a range. Values outside count in the first or last
+    part."""
     given = _array(values).astype(np.float64)
     low, high = (float(v) for v in np.asarray(value_range))
     place = np.floor((given - low) / (high - low) * int(nbins)).astype(np.int64)
@@ -215,12 +218,12 @@ def tensor_dot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
 
 
 def einsum(equation: str, *inputs: Any, **kwargs: Any) -> Tensor:
-    """Sums of products by Einstein's notation, as `numpy.einsum`."""
+    """Sums of products in Einstein's notation, as with `numpy.einsum`."""
     return tensor(np.asarray(np.einsum(equation, *map(_array, inputs))))
 
 
 def compat_where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
-    """`tf.compat.v1.where`: of `x` and `y` of one shape; a vector as condition chooses whole rows."""
+    """`tf.compat.v1.where`: like `tf.where`, but a vector as condition chooses whole rows of `x` and `y`."""
     from penstock.tf.arithmetic import where
 
     if x is None or y is None:

@@ -96,7 +96,7 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
         return TensorShape([b if a is None else a for a, b in zip(self, other, strict=True)])
 
     def with_rank(self, rank: int) -> TensorShape:
-        """The shape, with sizes that are not known if its rank was not.
+        """The shape. If its rank was unknown, it gets this rank, with unknown sizes.
 
         Raises:
             ValueError: it has another rank.
@@ -142,7 +142,7 @@ class TensorShape(tuple[int | None, ...]):  # noqa: SLOT001 -- the rank tells un
             raise ValueError(f"Shapes {self} and {TensorShape(other)} are incompatible")
 
     def is_subtype_of(self, other: Any) -> bool:
-        """Whether every tensor of this shape has the other one."""
+        """Whether every tensor of this shape also has the other shape."""
         if other.rank is None:
             return True
         return self.rank == other.rank and all(
@@ -258,8 +258,8 @@ class RaggedTensorSpec(TypeSpec):
     """The shape, dtype and ragged dimensions of a ragged tensor.
 
     Args:
-        shape, dtype: as TensorSpec.
-        ragged_rank (int): dimensions that vary in length, counted from the outermost inner one.
+        shape, dtype: as for TensorSpec.
+        ragged_rank (int): how many dimensions may vary in length, beginning with the second dimension.
         row_splits_dtype: int64 or int32.
     """
 

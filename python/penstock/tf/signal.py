@@ -1,4 +1,4 @@
-"""`tf.signal`: frames, windows and short-time Fourier transforms of audio, by NumPy."""
+"""`tf.signal`: frames, windows and short-time Fourier transforms of audio, computed by NumPy."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def _raised_cosine(length: Any, periodic: bool, dtype: Any, a: float, b: float) 
 def hann_window(
     window_length: Any, periodic: bool = True, dtype: Any = "float32", name: str | None = None
 ) -> Tensor:
-    """A window that rises from 0 to 1 and falls again, as half a cosine."""
+    """A window that rises from 0 to 1 and falls again, with the form of a cosine."""
     return _raised_cosine(window_length, periodic, dtype, 0.5, 0.5)
 
 
 def hamming_window(
     window_length: Any, periodic: bool = True, dtype: Any = "float32", name: str | None = None
 ) -> Tensor:
-    """The same from 0.08."""
+    """Like `hann_window`, but rising from 0.08."""
     return _raised_cosine(window_length, periodic, dtype, 0.54, 0.46)
 
 
@@ -67,8 +67,8 @@ def frame(
 
     Args:
         signal: the signal.
-        frame_length, frame_step: samples of a part, and from one part to the next.
-        pad_end: also parts that reach beyond the end, filled up with `pad_value`.
+        frame_length, frame_step: the number of samples in a part, and from the start of one part to the next.
+        pad_end: also return parts that reach beyond the end, filled up with `pad_value`.
         axis: the dimension.
         name: ignored.
 
@@ -131,7 +131,7 @@ def stft(
     pad_end: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """The Fourier transforms of overlapping parts of a signal, each times a window."""
+    """The Fourier transforms of overlapping parts of a signal, each multiplied by a window."""
     length = int(frame_length)
     size = 1 << max(length - 1, 0).bit_length() if fft_length is None else int(fft_length)
     parts = frame(signals, length, frame_step, pad_end)

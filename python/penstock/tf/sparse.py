@@ -1,4 +1,4 @@
-"""`tf.sparse`: sparse tensors, such as parsing makes.
+"""`tf.sparse`: sparse tensors, such as those that parsing returns.
 
 Only the counts are checked when a tensor is made. As in TensorFlow, indices may be out of order, repeated or outside
 the shape. `to_dense` raises an error for such indices.
@@ -98,7 +98,7 @@ def same_length(found: int, expected: int) -> None:
 
 
 def made(indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
-    """A SparseTensor of tensors that are known to match."""
+    """A SparseTensor made from tensors that are known to match."""
     tensor = SparseTensor.__new__(SparseTensor)
     tensor.indices, tensor.values, tensor.dense_shape = indices, values, dense_shape
     return tensor

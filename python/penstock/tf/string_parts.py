@@ -1,4 +1,4 @@
-"""Strings cut into parts and joined: `tf.strings.split`, `join`, `unicode_split` and others."""
+"""Splits and joins strings: `tf.strings.split`, `join`, `unicode_split` and others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def split(
     *,
     source: Any = None,
 ) -> Any:
-    """The parts of each string between separators; between white space if there is none.
+    """The parts of each string between separators. Without a separator, the parts between white space.
 
     Returns:
         A vector for one string, a RaggedTensor for several.
@@ -110,7 +110,7 @@ def unicode_encode(
     replacement_char: int = 65533,
     name: str | None = None,
 ) -> Any:
-    """Strings of code points: of the rows of a ragged tensor, or along the last dimension."""
+    """Strings made from code points: from the rows of a ragged tensor, or along the last dimension."""
     codec = _codec(output_encoding)
     if isinstance(input, RaggedTensor):
         if isinstance(input.values, RaggedTensor):
@@ -165,7 +165,7 @@ def _reader(encoding: str, errors: str, replacement: int) -> Callable[[bytes], s
 
 
 def join(inputs: Any, separator: Any = "", name: str | None = None) -> Any:
-    """Strings joined element by element; single strings go with every element.
+    """Strings joined element by element. Scalar strings are joined with every element.
 
     Example:
         >>> import penstock.tf as tf
@@ -192,7 +192,7 @@ def reduce_join(
     separator: Any = "",
     name: str | None = None,
 ) -> Any:
-    """The strings joined along dimensions: all, or those of `axis`; of a ragged tensor, along its rows.
+    """The strings joined along all dimensions, or along those in `axis`. In a ragged tensor, rows are joined.
 
     Example:
         >>> import penstock.tf as tf
@@ -206,9 +206,7 @@ def reduce_join(
         made = np.empty(len(rows), object)
         made[:] = [between.join(row) for row in rows]
         return reduce_join(made.view(Tensor), separator=separator) if axis is None else tensor(made)
-    # The first dimension of `axis` is joined first, so it varies fastest.
-    over = range(given.ndim) if axis is None else [int(a) for a in np.atleast_1d(axis)][::-1]
-    chosen = [a % max(given.ndim, 1) for a in over] if given.ndim else []
+    chosen = _joined_dimensions(axis, given.ndim)
     kept = [a for a in range(given.ndim) if a not in chosen]
     shape = given.shape
     moved = np.transpose(given.view(np.ndarray), [*kept, *chosen])
@@ -219,6 +217,15 @@ def reduce_join(
     if keepdims:
         made = made.reshape([1 if a in chosen else shape[a] for a in range(given.ndim)])
     return made.view(Tensor)
+
+
+def _joined_dimensions(axis: Any, rank: int) -> list[int]:
+    """The dimensions that are joined, the last one first: the first of `axis` is joined first, so it varies fastest."""
+    if not rank:
+        return []
+    if axis is None:
+        return list(range(rank))
+    return [int(a) % rank for a in np.atleast_1d(axis)][::-1]
 
 
 def ngrams(

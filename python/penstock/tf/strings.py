@@ -67,7 +67,7 @@ def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
 
 
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
-    """The strings in upper case; arguments as of `lower`."""
+    """The strings in upper case, with the arguments of `lower`."""
     if encoding:
         return each(input, lambda text: encoded(decoded(text).upper()))
     return each(input, bytes.upper)
@@ -98,8 +98,8 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
 
     Args:
         input: the strings.
-        pos: where the part begins; from the end if negative; one number, or one for each string.
-        len: its length, likewise; less if the string ends before.
+        pos: where the part begins: one number, or one for each string. Negative numbers count from the end.
+        len: the length of the part: one number, or one for each string. The part is shorter if the string ends before.
         unit: BYTE or UTF8_CHAR.
         name: ignored.
 
@@ -134,11 +134,11 @@ def _part(text: bytes, start: int, count: int, by_character: bool) -> bytes:
 def regex_replace(
     input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
 ) -> Any:
-    r"""The strings with what a pattern of RE2 matches replaced.
+    r"""Replace the matches of an RE2 pattern in each string.
 
     Args:
         input: the strings.
-        pattern: the pattern; `\w`, `\d` and `\s` are of ASCII.
+        pattern: the pattern; `\w`, `\d` and `\s` match only ASCII.
         rewrite: the replacement, in which `\1` is the first group.
         replace_global: replace all matches, or only the first.
         name: ignored.
@@ -169,7 +169,7 @@ def _rewritten(text: Any) -> str:
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:
-    """Whether a pattern of RE2 matches each string as a whole.
+    """Whether an RE2 pattern matches each string as a whole.
 
     Example:
         >>> import penstock.tf as tf

@@ -151,7 +151,7 @@ def _name(tensor: Tensor) -> str:
 
 
 def _placeholder_of(tensor: Tensor, key: Any) -> Any:
-    """A part of a placeholder whose indices are beyond its end."""
+    """A part of a placeholder. Indices beyond its end are allowed, because real tensors may be larger."""
     larger = np.resize(tensor.view(np.ndarray), [max(n, 64) for n in np.shape(tensor)])
     found = np.asarray(larger[key]).view(Tensor)
     return found[0:] if found.ndim else found
@@ -206,10 +206,10 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
 def convert_to_tensor(
     value: Any, dtype: Any = None, dtype_hint: Any = None, name: str | None = None
 ) -> Tensor:
-    """A tensor of these values, as `constant`; a tensor is returned unchanged.
+    """A tensor of these values, as `constant` makes it. A tensor is returned unchanged.
 
     Raises:
-        TypeError, ValueError: as `constant`; a tensor of another dtype is a ValueError.
+        TypeError, ValueError: the errors of `constant`; ValueError also for a tensor of another dtype.
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(value, Tensor):

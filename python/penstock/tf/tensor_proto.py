@@ -81,7 +81,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
 
 
 class TensorProto:
-    """A tensor as TensorFlow's TensorProto: only its bytes and its values.
+    """A tensor as TensorFlow's TensorProto, with only the bytes of the message and the values.
 
     Attributes: dtype (int), TensorFlow's number of the type.
     """
@@ -111,7 +111,7 @@ def make_tensor_proto(
     verify_shape: bool = False,
     allow_broadcast: bool = False,
 ) -> TensorProto:
-    """Values as a TensorProto, of which `SerializeToString` gives the bytes."""
+    """Values as a TensorProto. Its `SerializeToString` returns the bytes."""
     made = convert_to_tensor(values, dtype)
     return TensorProto(made if shape is None else np.broadcast_to(made, shape).view(Tensor))
 
@@ -169,7 +169,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
                 raise ValueError("a wire type that no tensor has")
             value, at = data[at : at + width], at + width
         if at > len(data):
-            raise ValueError("a field that is cut")
+            raise ValueError("a field that is truncated")
         yield tag >> 3, value
 
 

@@ -1,4 +1,4 @@
-"""Strings one by one: what the operations of `tf.strings` share."""
+"""Functions that the operations of `tf.strings` share. They process strings one by one."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ def bytes_of(value: Any) -> bytes:
 
 
 def decoded(text: bytes) -> str:
-    """UTF-8 as text; other bytes survive."""
+    """Decode UTF-8 to text. Other bytes become surrogates, which `encoded` converts back."""
     return text.decode("utf-8", "surrogateescape")
 
 
 def encoded(text: str) -> bytes:
-    """The bytes of such text."""
+    """The inverse of `decoded`."""
     return text.encode("utf-8", "surrogateescape")
 
 
 @lru_cache(512)
 def pattern(text: str) -> re.Pattern[str]:
-    """A pattern of RE2 as one of Python.
+    """Convert an RE2 pattern to a Python pattern.
 
     Raises:
         InvalidArgumentError: it is not a pattern.
@@ -91,7 +91,7 @@ def pattern(text: str) -> re.Pattern[str]:
 
 @lru_cache(512)
 def rewrite(text: str) -> str:
-    r"""A replacement of RE2, in which `\0` to `\9` are groups, as one of Python."""
+    r"""Convert a replacement of RE2, in which `\0` to `\9` are groups, to a Python replacement."""
     parts = re.split(r"(\\[0-9]|\\\\)", text)
     return "".join(
         rf"\g<{part[1]}>" if re.fullmatch(r"\\[0-9]", part) else part if part == r"\\"

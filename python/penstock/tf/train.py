@@ -1,8 +1,8 @@
-r"""`tf.train`: the messages in records, without a protobuf runtime.
+r"""`tf.train`: the messages of records (Example, SequenceExample and their parts), without a protobuf runtime.
 
 They behave like protobuf's: they are made with keywords, changed in place, merged, compared and printed, and serialize
-to the same bytes. Three things are allowed in addition: a message can be assigned to a key of a map (it is copied), maps have `update` and
-`setdefault`, and True is a number, as in protobuf before version 7.
+to the same bytes. Three more things are allowed: a message can be assigned to a key of a map (it is copied), maps have
+`update` and `setdefault`, and True is a number, as in protobuf before version 7.
 
 Example:
     >>> import penstock.tf as tf

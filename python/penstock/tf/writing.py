@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -222,12 +221,7 @@ class TFRecordWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __del__(self) -> None:

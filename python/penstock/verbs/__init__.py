@@ -1,1 +1,1 @@
-"""What is done with datasets: a folder for each group of verbs. `penstock` offers each verb as a function."""
+"""The operations on datasets, called verbs, in a folder for each group. `penstock` has a function for each verb."""

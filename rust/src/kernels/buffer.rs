@@ -2,8 +2,8 @@
 //!
 //! A buffer of some slots is filled with the first records. Each step draws one slot, outputs its record,
 //! and puts the next record of the stream into it. At the end, the buffer is emptied in random order. The
-//! slot of a step is a function of the step. So the record in a slot is found by going back to the last
-//! step that drew it, which is on average as many steps as there are slots.
+//! slot of a step is a function of the step. So the record in a slot is found by going back to the
+//! last step that drew this slot. On average, that takes as many steps as there are slots.
 
 use super::permute::{Permutation, below, key_of};
 
@@ -38,7 +38,7 @@ pub fn buffered(num_records: u64, size: u64, key: u64, start: u64, stop: u64) ->
             missing -= 1;
         }
     }
-    // A slot that no step has drawn still has its first record.
+    // A slot that no step has drawn still holds its first record.
     for (number, content) in (0..).zip(&mut held) {
         if *content == WANTED {
             *content = number;

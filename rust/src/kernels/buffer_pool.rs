@@ -1,5 +1,6 @@
-//! A pool of large buffers, which a scan fills in one thread and frees in another. Fresh memory would cost
-//! a page fault and the clearing of a page for every 4 KiB, as much as reading costs.
+//! A pool of large buffers, which a scan fills in one thread and frees in another. Fresh memory
+//! would cost a page fault and the clearing of a page for every 4 KiB, which takes as long as
+//! reading the data.
 
 use crate::tuned::{POOL_BYTES, POOLED_BYTES};
 use std::ptr::NonNull;
@@ -8,7 +9,8 @@ use std::thread::{self, ThreadId};
 
 use arrow_buffer::Buffer;
 
-/// Each buffer with the thread that filled it last, whose cache may still have it. The latest is last.
+/// Each buffer, with the thread that filled it last, because that thread's cache may still have it.
+/// The buffer that was freed last is at the end.
 struct Pool {
     buffers: Vec<(ThreadId, Vec<u8>)>,
     held: usize,
@@ -26,8 +28,8 @@ impl Pool {
         Some(bytes)
     }
 
-    /// Keep a buffer, and return those evicted for it. The least recently used are evicted first, so that
-    /// unused sizes do not stay forever.
+    /// Keep a buffer, and return the buffers that are evicted to make room for it. The least
+    /// recently used are evicted first, so that unused sizes do not stay forever.
     fn put(&mut self, filler: ThreadId, bytes: Vec<u8>) -> Vec<(ThreadId, Vec<u8>)> {
         if bytes.capacity() > POOL_BYTES {
             return vec![(filler, bytes)];
@@ -57,7 +59,8 @@ pub fn take(length: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// `length` bytes to be overwritten: zeros or old contents, because clearing would cost as much as filling.
+/// `length` bytes to be overwritten. They may be zeros or old contents, because clearing them would
+/// take as long as filling them.
 pub fn take_used(length: usize) -> Option<Vec<u8>> {
     let mut bytes = take_any(length)?;
     bytes.resize(length, 0);

@@ -1,4 +1,4 @@
-//! Changes hue and saturation pixel by pixel, by way of HSV.
+//! Changes hue and saturation pixel by pixel.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -31,26 +31,65 @@ pub enum Change {
 
 /// Change pixels of three values each. `amount` is used only for hue and saturation.
 pub fn change<T: Real>(pixels: &[T], change: Change, amount: T) -> Vec<T> {
-    let (zero, one) = (T::from(0.0), T::from(1.0));
+    if change == Change::Saturation {
+        return saturate(pixels, amount);
+    }
     let mut made = Vec::with_capacity(pixels.len());
     for &pixel in pixels.as_chunks::<3>().0 {
         made.extend_from_slice(&match change {
             Change::ToHsv => to_hsv(pixel),
             Change::FromHsv => from_hsv(pixel),
-            Change::Saturation => {
-                let [hue, saturation, value] = to_hsv(pixel);
-                let more = saturation * amount;
-                let more = if more < zero {
-                    zero
-                } else if more > one {
-                    one
-                } else {
-                    more
-                };
-                from_hsv([hue, more, value])
-            }
-            Change::Hue => turned(pixel, amount),
+            Change::Hue | Change::Saturation => turned(pixel, amount),
         });
+    }
+    made
+}
+
+/// Multiply the saturation, with the widest vectors of this machine. The arithmetic is the same for all widths.
+fn saturate<T: Real>(pixels: &[T], amount: T) -> Vec<T> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        #[target_feature(enable = "avx2")]
+        fn avx2<T: Real>(pixels: &[T], amount: T) -> Vec<T> {
+            saturated(pixels, amount)
+        }
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the machine has the features for which the function was compiled.
+            return unsafe { avx2(pixels, amount) };
+        }
+    }
+    saturated(pixels, amount)
+}
+
+/// Pixels changed together: their values are sorted by colour, so that one instruction handles several of them.
+const TOGETHER: usize = 32;
+
+/// Multiply the distances of a pixel's values from the largest, until the smallest would be below 0. That is what
+/// multiplying the saturation of HSV does, without HSV.
+#[inline(always)]
+fn saturated<T: Real>(pixels: &[T], amount: T) -> Vec<T> {
+    let zero = T::from(0.0);
+    let mut made = Vec::with_capacity(pixels.len());
+    let mut colours = [[zero; TOGETHER]; 3];
+    let mut block = [[zero; 3]; TOGETHER];
+    for part in pixels.as_chunks::<3>().0.chunks(TOGETHER) {
+        let [red, green, blue] = &mut colours;
+        for (((r, g), b), pixel) in red.iter_mut().zip(&mut *green).zip(&mut *blue).zip(part) {
+            [*r, *g, *b] = *pixel;
+        }
+        for ((r, g), b) in red.iter_mut().zip(&mut *green).zip(&mut *blue) {
+            let top = most(*r, most(*g, *b));
+            let ratio = top / (top - least(*r, least(*g, *b)));
+            let ratio = if ratio < amount { ratio } else { amount };
+            let ratio = if ratio > zero { ratio } else { zero };
+            *r = (*r - top) * ratio + top;
+            *g = (*g - top) * ratio + top;
+            *b = (*b - top) * ratio + top;
+        }
+        for (pixel, ((r, g), b)) in block.iter_mut().zip(red.iter().zip(&*green).zip(&*blue)) {
+            *pixel = [*r, *g, *b];
+        }
+        made.extend_from_slice(block.as_flattened().get(..part.len() * 3).unwrap_or_default());
     }
     made
 }

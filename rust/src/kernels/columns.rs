@@ -35,8 +35,8 @@ pub enum Layout {
     FrameLists,
 }
 
-/// Whether records are so large on average that the only column of strings, if there is just one, has most
-/// of their bytes.
+/// Whether records are so large on average that, if there is just one column of strings, it has
+/// most of their bytes.
 pub fn are_large(num_bytes: usize, records: usize) -> bool {
     num_bytes >= 256 << 10 && num_bytes / records.max(1) >= 4 << 10
 }
@@ -258,7 +258,7 @@ impl Column {
         let nulls = self.validity.take().map(|mut bits| NullBuffer::new(bits.finish()));
         let Some(values) = self.values.take() else {
             return match self.layout {
-                // No frame has a value, but a record may still have frames, or an empty list of
+                // No frame has a value, but a record may still have frames or an empty list of
                 // frames.
                 Layout::FrameLists => {
                     let frames = list(self.inner, Arc::new(NullArray::new(0)), None)?;

@@ -24,7 +24,7 @@ use crate::wire::example::Kind;
 use crate::wire::tf_example::Parser;
 use crate::wire::{Fault, FaultKind};
 
-/// The rules that apply to unusual encodings.
+/// The rules for unusual encodings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// Those of protobuf.
@@ -40,7 +40,7 @@ pub enum Numbers {
     OfItsKind,
     /// Also numbers of the other kind, if no value changes.
     Any,
-    /// Like `Any`, converted to float64.
+    /// Like `Any`, but the numbers are converted to float64.
     Doubles,
 }
 
@@ -182,7 +182,7 @@ pub fn decode(
             let key = plan.wanted.get(column).map(|wanted| wanted.key.as_slice());
             String::from_utf8_lossy(key.unwrap_or_default()).into_owned()
         };
-        // As above: a column may be too large because records are damaged.
+        // As above, report damage first: a column may be too large because records are damaged.
         let explained = |fault: Fault| match fault.kind {
             FaultKind::Limit => verify(0..records).err().unwrap_or(fault),
             _ => fault,

@@ -1,8 +1,9 @@
 //! Decodes MessagePack maps to Arrow columns, record by record; each value is read once.
 //!
-//! The wanted columns are an Arrow schema. The metadata key `penstock.msgpack` of a field has facts that
-//! its type does not express: "tensor 2,3" (a map of an array), "ragged 2" (arrays of two axes), "ext" (an
-//! extension), "raw" (the bytes of any value). Values under other keys are skipped.
+//! The wanted columns are an Arrow schema. The metadata key `penstock.msgpack` of a field states
+//! facts that the Arrow type does not express: "tensor 2,3" (a map of an array of shape 2 × 3),
+//! "ragged 2" (arrays of two axes), "ext" (an extension), "raw" (the bytes of any value). Values
+//! under other keys are skipped.
 
 mod arrays;
 mod columns;
@@ -99,7 +100,8 @@ pub struct Map {
     columns: Vec<Column>,
     names: Vec<Vec<u8>>,
     places: HashMap<Vec<u8>, usize>,
-    /// For each place in a map, the bytes of the key that was there last, and its column.
+    /// For each place in a map, the bytes of the key that was there in the previous map, and its
+    /// column.
     guesses: Vec<(Vec<u8>, Option<usize>)>,
     rows: usize,
 }
@@ -187,7 +189,7 @@ impl Map {
         let key = match token(cursor)? {
             Token::Str(key) | Token::Bin(key) => key,
             Token::Array(_) | Token::Map(_) => {
-                // A key that is a container is not a field, and its value is skipped with it.
+                // A key that is a container is not a field. It is skipped together with its value.
                 *cursor = cursor.at(start);
                 skip(cursor, TYPE_LEVELS)?;
                 return Ok(None);

@@ -2,14 +2,15 @@
 //!
 //! | offset | size | field of an image pack's payload |
 //! |---|---|---|
-//! | 0 | 4 | flag: the number of labels after this header; 0 if the label is inside |
+//! | 0 | 4 | flag: the number of labels after this header; 0 if the only label is in the header |
 //! | 4 | 4 | label, float32 |
 //! | 8 | 8 | id |
 //! | 16 | 8 | id2 |
 //! | 24 | 4 each | labels, float32 |
 //! | .. | | the image's bytes |
 //!
-//! A record of one part is borrowed from the buffer. A record of several parts is copied into one.
+//! A record of one part is borrowed from the buffer. The parts of a longer record are copied into
+//! one value.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ pub enum Label {
     Scalar,
     /// This many numbers: every flag is this number.
     Fixed(usize),
-    /// Any number of them; flag 0 gives a list of one.
+    /// Any number of numbers; flag 0 gives a list of one.
     List,
 }
 
@@ -283,7 +284,7 @@ impl Labels {
                 let words = header.labels.as_chunks::<4>().0;
                 self.values.extend(words.iter().map(|word| f32::from_le_bytes(*word)));
                 if self.kind == Some(Label::List) {
-                    // Too many values for one array are reported at the end.
+                    // If there are too many values for one array, this is reported at the end.
                     self.ends.push(i32::try_from(self.values.len()).unwrap_or(-1));
                 }
             }

@@ -45,7 +45,8 @@ impl Plan {
         Self { fields, numbers, keys, complete }
     }
 
-    /// The number of a field among those wanted. `guess` is right if all records have the same fields.
+    /// The index of a field among the wanted fields. `guess` is right if all records have the same
+    /// fields.
     #[inline(always)]
     fn number(&self, field: &[u8], guess: usize) -> Option<usize> {
         match self.fields.get(guess) {

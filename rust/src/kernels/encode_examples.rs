@@ -1,8 +1,9 @@
 //! Encodes Arrow batches as TFRecord frames of `tf.train.Example` and `SequenceExample`.
 //!
-//! A protobuf message stores each length before the content, so encoding takes two passes. The first
-//! measures each feature of each record, column by column. The second writes record by record into memory
-//! of exactly the right size, and computes each checksum while its payload is still in the CPU's cache.
+//! A protobuf message stores each length before the content, so encoding takes two passes. The
+//! first pass measures each feature of each record, column by column. The second pass writes record
+//! by record into memory of exactly the right size, and computes each checksum while its payload is
+//! still in the CPU's cache.
 //!
 //! The output is canonical: keys are unique and sorted bytewise, a key comes before its value, a list is
 //! one packed run, and varints are minimal. A null is an absent feature; an empty list is a list without
@@ -51,7 +52,7 @@ pub const MESSAGE_BYTES: u64 = i32::MAX as u64;
 /// Marks an absent feature among the measured lengths.
 const ABSENT: u32 = u32::MAX;
 /// The first field of a message (`features`, `context`, `feature`, `key`, `value`, `bytes_list`),
-/// and the second (`feature_lists`, `value`), both length-delimited.
+/// and the second field (`feature_lists`, `value`), both length-delimited.
 pub const FIRST: u8 = 0x0a;
 const SECOND: u8 = 0x12;
 
@@ -143,7 +144,7 @@ impl<'a> Encoder<'a> {
             return Err(too_long(record, length));
         }
         let stop = start.wrapping_add(length as usize);
-        // Slack after the end, so that a precomputed head can be copied as a whole.
+        // Add some space after the end, so that a precomputed head can be copied as a whole.
         out.resize(stop.wrapping_add(SHORT_HEAD), 0);
         let mut pen = Pen { out, at: start, borrowed: None };
         let written = self.write(&mut pen, record, false);

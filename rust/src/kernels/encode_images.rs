@@ -12,7 +12,7 @@ use super::parallel_for::parallel_for;
 use crate::wire::image_head::Codec;
 use crate::wire::{Fault, FaultKind};
 
-/// Counts the bytes of a column in the making, whose offsets have 31 bits.
+/// Counts the bytes of a column while it is made, because its offsets have 31 bits.
 #[derive(Default)]
 struct Column(AtomicU64);
 

@@ -1,7 +1,7 @@
 //! Encodes Arrow batches as MessagePack maps: one per record, whose keys are the columns in their order.
 //!
-//! Each value is as small as MessagePack can make it, as common writers do. A null is nil. The metadata of
-//! a field has facts that its type does not express, as for `decode_msgpack`.
+//! Each value is as small as MessagePack can make it, as common writers do. A null is nil. The
+//! metadata of a field states facts that its type does not express, as for `decode_msgpack`.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -36,7 +36,7 @@ enum Values<'a> {
     Binary(Bytes<'a>),
     /// Whole values, unchanged.
     Raw(Bytes<'a>),
-    /// Counts of a unit, with the units per second.
+    /// Counts of a unit of time, with the number of units per second.
     Time(&'a [i64], i64),
     Ext(&'a [i8], Bytes<'a>),
     List(Rows<'a>, Box<Column<'a>>),

@@ -1,8 +1,9 @@
 //! Encodes columns of byte strings as records of a tar archive, with one member per value.
 //!
 //! Equal records give equal bytes: owner, mode and time are constant, and members are in the order of their
-//! fields. A name that does not fit ustar is written in a PAX header before the member. A null has no
-//! member. A record of nulls has one empty member, because it would not exist otherwise.
+//! fields. A name that does not fit ustar is written in a PAX header before the member. A null is
+//! stored as no member at all. A record with only nulls gets one empty member, because otherwise it
+//! would not exist.
 
 use crate::tuned::BORROWED_BYTES;
 use arrow_array::{Array, StructArray};
@@ -22,7 +23,7 @@ const MOST_BYTES: usize = (1 << 33) - 1;
 /// The maximum length of a name in ustar's first field.
 const NAME_BYTES: usize = 100;
 
-/// The constant part of every header, and the sum of its bytes with blanks as checksum.
+/// The constant part of every header, and the sum of its bytes if the checksum field is blank.
 struct Template {
     block: [u8; BLOCK],
     sum: u32,

@@ -1,5 +1,5 @@
-//! Arrow columns as the lists of `tf.train.Example`: the position of each record's values, and their type,
-//! which is one of three.
+//! Views Arrow columns as the lists of `tf.train.Example`: it finds the position of each record's
+//! values, and their type, which is one of three.
 //!
 //! Numbers must be int64 or float32; the caller casts them. Offsets are not trusted: every access is
 //! checked.
@@ -191,7 +191,7 @@ pub struct Column<'a> {
     /// Its key in that part.
     pub key: String,
     nulls: Option<NullBuffer>,
-    /// Nulls of the lists within lists, and of the values within lists: neither can be written.
+    /// The nulls among lists within lists, and among values within lists: neither can be written.
     inner_nulls: Option<NullBuffer>,
     value_nulls: Option<NullBuffer>,
 }

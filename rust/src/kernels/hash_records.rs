@@ -3,10 +3,11 @@
 //! A record is hashed as the MessagePack map of its columns. The bytes of a map say where each value ends, so records
 //! with different values have different bytes.
 //!
-//! - `draws` are made as the keys of orders are (`permute::key_of`), which takes a fifth of the time for short records.
-//!   They are the same for ever and everywhere: `split` depends on that.
-//! - `secure_hashes` are BLAKE3 with a key. If the key is secret, nobody can make two records with one hash: `dedupe`
-//!   depends on that, for it would drop the second.
+//! - `draws` are computed like the keys of orders (`permute::key_of`), which takes a fifth of the
+//!   time of BLAKE3 for short records. They must never change, on any machine, because `split`
+//!   depends on them.
+//! - `secure_hashes` are BLAKE3 with a key. If the key is secret, nobody can make two different
+//!   records with the same hash. `dedupe` depends on that, because it would drop the second record.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
@@ -20,11 +21,13 @@ use crate::wire::{Fault, FaultKind};
 /// Bytes of a hash.
 pub const HASH_BYTES: usize = 16;
 
-/// Records encoded at a time: few enough for their bytes to stay in the cache.
+/// The number of records that are encoded at a time: few enough for their bytes to stay in the
+/// cache.
 const BLOCK: usize = 4096;
 
-/// A number of 64 bits for each record of a batch and a seed: the key of the seed, of the record's bytes as 64-bit
-/// numbers, the lowest byte first and the last one filled up with zeros, and of their count.
+/// A number of 64 bits for each record of a batch, computed from the seed and the record. It is the
+/// key (`key_of`) of the seed, of the record's bytes as 64-bit little-endian numbers (the last one
+/// padded with zeros), and of the number of bytes.
 pub fn draws(batch: &StructArray, seed: u64) -> Result<Vec<u64>, Fault> {
     of_each(batch, |record| {
         let (words, rest) = record.as_chunks::<8>();
@@ -48,7 +51,7 @@ pub fn secure_hashes(batch: &StructArray, key: &[u8; 32]) -> Result<Vec<[u8; HAS
     })
 }
 
-/// What a function makes of the bytes of each record.
+/// The result of a function for the bytes of each record.
 fn of_each<T>(batch: &StructArray, make: impl Fn(&[u8]) -> T) -> Result<Vec<T>, Fault> {
     let mut made = Vec::with_capacity(batch.len());
     for start in (0..batch.len()).step_by(BLOCK) {
@@ -74,12 +77,12 @@ fn counted_from(mut fault: Fault, start: usize) -> Fault {
     fault
 }
 
-/// Numbers for equal records: 0 for the first record and all that equal it, 1 for the next other one.
-/// It takes about 32 bytes of memory for each number.
+/// Numbers groups of equal records: the first record and all records equal to it get 0, the next
+/// different record gets 1, and so on. This takes about 32 bytes of memory per group.
 #[derive(Default)]
 pub struct Groups(HashMap<Known, i64, BuildHasherDefault<Own>>);
 
-/// A hash, which needs no hashing.
+/// A hash of a record. A hash table need not hash it again.
 #[derive(PartialEq, Eq)]
 struct Known(u64, u64);
 
@@ -89,7 +92,7 @@ impl Hash for Known {
     }
 }
 
-/// The first half of a hash as the hash of a table.
+/// A hasher for hash tables that returns the first half of a record's hash.
 #[derive(Default)]
 struct Own(u64);
 
@@ -110,7 +113,7 @@ impl Hasher for Own {
 }
 
 impl Groups {
-    /// The numbers of some records, given as their hashes one after another.
+    /// The numbers of some records, whose hashes are passed one after another.
     pub fn of(&mut self, hashes: &[u8]) -> Vec<i64> {
         let (hashes, _) = hashes.as_chunks::<HASH_BYTES>();
         let mut numbers = Vec::with_capacity(hashes.len());
@@ -122,12 +125,12 @@ impl Groups {
         numbers
     }
 
-    /// How many groups there are.
+    /// The number of groups.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no groups.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,5 +1,5 @@
-//! Byte strings in two parts: a body borrowed from the buffer that was read, and a head made for it. They
-//! are the pixels of images from containers that do not store the head of an image file.
+//! Byte strings in two parts: a body borrowed from the buffer that was read, and a head made for
+//! it. They are images from containers that store pixels without the head of an image file.
 
 use arrow_array::{Array, BinaryArray, BinaryViewArray, StructArray, cast::AsArray};
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};

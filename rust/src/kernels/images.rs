@@ -188,7 +188,7 @@ impl Decoder {
         }
     }
 
-    /// BMP, GIF or TIFF; of 16 bits the upper 8.
+    /// Decode a BMP, GIF or TIFF. Of 16-bit values, the upper 8 bits are returned.
     fn other(
         &mut self,
         bytes: &[u8],
@@ -216,8 +216,9 @@ impl Decoder {
         change_channels(source, stored.channels, shape.channels, pixels)
     }
 
-    /// Decode to an image whose longer side is still at least twice `max_side`, by the cheapest
-    /// way: a JPEG gives a half, a quarter or an eighth of itself for less than its whole.
+    /// Decode to an image whose longer side is still at least twice `max_side`, in the cheapest
+    /// way: decoding a JPEG at a half, a quarter or an eighth of its size takes less time than at
+    /// its full size.
     pub fn decode_for(
         &mut self,
         bytes: &[u8],
@@ -245,8 +246,8 @@ impl Decoder {
         Ok(shape)
     }
 
-    /// Decode a JPEG at 1/`part` of its size, and of that as little as possible around the region. Returns
-    /// the resulting region.
+    /// Decode a JPEG at 1/`part` of its size: the region, and as little as possible around it.
+    /// Returns the decoded region.
     pub fn decode_region(
         &mut self,
         bytes: &[u8],
@@ -261,7 +262,8 @@ impl Decoder {
         let begun =
             self.jpeg.get_or_insert_with(jpeg::Decompressor::new).begin(bytes, head, false)?;
         let mut asked = None;
-        // A file that does not end as JPEGs do may be cut anywhere; it is decoded to its end.
+        // A file that does not end as a JPEG should may be truncated anywhere, so it is decoded to
+        // its end.
         if let (Some(columns), true) = (begun.block_columns(), is_whole(bytes)) {
             let columns = (columns / u32::from(part)).max(1);
             // Subsampled colour is interpolated from neighbours. The neighbours of the region are needed to
@@ -307,7 +309,7 @@ impl Decoder {
     }
 }
 
-/// Whether a JPEG ends as it should, apart from zeros that fill up its row of a table.
+/// Whether a JPEG ends as it should. Zeros may follow, which pad a row of a table of images.
 fn is_whole(bytes: &[u8]) -> bool {
     let padding = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
     bytes.get(..bytes.len() - padding).is_some_and(|file| file.ends_with(&[0xff, 0xd9]))

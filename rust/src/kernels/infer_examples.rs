@@ -68,7 +68,8 @@ pub fn infer(frames: &Frames) -> Facts {
 
 type Keys = BTreeMap<(bool, Vec<u8>), KeyFacts>;
 
-/// Add one record. `strict` becomes false if there is anything that does not belong in an Example.
+/// Add one record. `strict` becomes false if the record has anything that does not belong in an
+/// Example.
 fn record_keys(payload: &[u8], strict: &mut bool) -> Result<Keys, Fault> {
     let mut keys = Keys::new();
     let mut cursor = Cursor::new(payload);

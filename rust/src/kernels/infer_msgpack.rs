@@ -1,4 +1,4 @@
-//! Infers the Arrow schema that fits some MessagePack records.
+//! Infers an Arrow schema from some MessagePack records.
 //!
 //! | seen in a field | type |
 //! |---|---|
@@ -25,8 +25,8 @@ use crate::wire::numpy_map::{Dtype, Found, Kind, numpy_map};
 
 /// Records with more keys than this are read as raw bytes: a table does not have that many columns.
 const MOST_KEYS: usize = 4096;
-/// A map inside a record with more keys than this, of which each map has less than a quarter, uses its keys
-/// as data.
+/// If the maps in a field have more different keys than this, and each map has less than a quarter
+/// of them, their keys are data, not names of fields.
 const WIDE_KEYS: usize = 256;
 
 /// Facts about the values of one field.

@@ -11,10 +11,11 @@ use super::codec::{MAX_RATIO, no_memory};
 use crate::wire::gzip::{Container, HeaderReader, PLAIN_HEAD_BYTES};
 use crate::wire::{Fault, FaultKind};
 
-/// Findings that are kept until they are taken. Further empty members are only counted.
+/// The maximum number of findings that are kept until the caller takes them. Further empty members
+/// are only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// Input that the decoder may still keep from earlier, with a margin.
+/// The most input bytes that the decoder may still keep from earlier pushes, with a margin.
 const HELD_BYTES: usize = 64;
 
 /// A position where inflating may start.
@@ -79,8 +80,8 @@ pub struct Inflater {
 }
 
 impl Inflater {
-    /// At the start of a file. With `point_bytes > 0`, members are recorded, and a seek point about
-    /// every `point_bytes` plain bytes.
+    /// Starts at the beginning of a file. With `point_bytes > 0`, it records members, and a seek
+    /// point about every `point_bytes` plain bytes.
     pub fn new(container: Container, point_bytes: u64) -> Result<Self, Fault> {
         Ok(Self {
             container,
@@ -110,8 +111,8 @@ impl Inflater {
         self
     }
 
-    /// At a seek point. Push the compressed bytes from `compressed_bit / 8` on. The checksum of a member
-    /// that is entered in the middle cannot be verified.
+    /// Starts at a seek point. Push the compressed bytes from `compressed_bit / 8` on. If the point
+    /// is in the middle of a member, the checksum of this member cannot be verified.
     pub fn at_point(container: Container, point: &SeekPoint) -> Result<Self, Fault> {
         let mut this = Self::new(container, 0)?;
         this.compressed = point.compressed_bit / 8;
@@ -177,8 +178,9 @@ impl Inflater {
         self.push_after(&[], [data, &[]], at_end, out_bytes)
     }
 
-    /// The same, with two consecutive inputs, and with the plain bytes after a copy of `prefix`. So callers
-    /// need not concatenate the inputs, or the output with what they kept from the previous push.
+    /// The same for two consecutive inputs. The plain bytes are returned after a copy of `prefix`.
+    /// So callers need not concatenate the inputs, or the output with what they kept from the
+    /// previous push.
     pub fn push_after(
         &mut self,
         prefix: &[u8],
@@ -189,7 +191,7 @@ impl Inflater {
         let floor = prefix.len();
         let [mut rest, mut more] = data;
         let in_bytes = rest.len().saturating_add(more.len());
-        // At most what the input can expand to, so that a large `out_bytes` costs nothing.
+        // Reserve at most what the input can expand to, so that a large `out_bytes` costs nothing.
         let most = in_bytes.saturating_add(HELD_BYTES).saturating_mul(MAX_RATIO);
         let room = floor.saturating_add(out_bytes.min(most));
         let mut plain = buffer_pool::take_used(room).ok_or_else(|| no_memory(room))?;
@@ -423,8 +425,9 @@ impl Inflater {
     }
 }
 
-/// For any bytes and any division into pushes: no panic, no standstill, the same bytes and the same result,
-/// and the same rest from every seek point.
+/// Check for any bytes that, however they are divided into pushes, there is no panic and no endless
+/// loop, that the plain bytes and the result are always the same, and that inflating from every
+/// seek point gives the same rest.
 #[cfg(any(test, fuzzing))]
 pub fn fuzz_inflate(data: &[u8]) {
     fuzz::run(data);

@@ -26,7 +26,8 @@ pub trait Read: Copy {
     /// As float32.
     fn float(self) -> f32;
 
-    /// The columns of a row with three channels that the vector code did, beginning with the first.
+    /// Compute the first columns of a row with three channels by vector code. Returns the number of
+    /// columns that were computed.
     #[inline(always)]
     fn across_three(_row: &[Self], _across: &Across, _out: &mut [f32]) -> usize {
         0

@@ -1,9 +1,9 @@
 //! The messages of `tf.train` as trees of shared nodes, for code that builds and changes them.
 //!
-//! A node is a message. Parents and views have nodes by `Arc`, so a view stays attached to its tree. A
-//! child that is viewed before it is set is in its parent's slot but does not count as present, and refers
-//! to its parent: the first change sets the child and all nodes above it (`touch`). A node that is taken
-//! out of a tree keeps its contents.
+//! A node is a message. Parents and views hold nodes in an `Arc`, so a view stays attached to its
+//! tree. A child that is viewed before it is set is in its parent's slot but does not count as
+//! present, and refers to its parent: the first change sets the child and all nodes above it
+//! (`touch`). A node that is removed from a tree keeps its contents.
 //!
 //! Setting a message as a field of another has to copy it. `share` makes this cheap: if the message has no
 //! view, both parents have the same node, marked as shared. Before a holder changes it, it calls `settle`:
@@ -130,7 +130,7 @@ impl<B: Blob> Node<B> {
 
     /// Lock the node's state.
     pub fn lock(&self) -> MutexGuard<'_, State<B>> {
-        // No panic can leave the state half changed.
+        // A poisoned lock is safe to use: no panic can leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -146,8 +146,8 @@ impl<B: Blob> Node<B> {
         child.clone()
     }
 
-    /// A node that another message may have as a copy: this node, marked as shared, if there is no view of
-    /// it or of a part of it; otherwise a real copy.
+    /// A node that another message can hold as a copy of this one. If there is no view of this node
+    /// or of a part of it, that is this node, marked as shared; otherwise it is a real copy.
     pub fn share(self: &Arc<Self>) -> Arc<Self> {
         if !self.is_unseen() {
             return self.copy();
@@ -204,7 +204,7 @@ impl<B: Blob> Node<B> {
                     .position(|slot| slot.as_ref().is_some_and(|s| Arc::ptr_eq(s, &node))),
                 _ => None,
             };
-            // It was cleared in the meantime, and has no parent any more.
+            // The field was cleared in the meantime, so this message has no parent any more.
             let Some(index) = place else { return };
             parent.set(index);
             node = parent;

@@ -45,7 +45,7 @@ impl Node {
         Self::Halves { left_weight, weight, left, right }
     }
 
-    /// How many of the first `positions` each set has.
+    /// Count how many of the first `positions` belong to each set.
     fn count(&self, positions: u64, counts: &mut [u64]) {
         match self {
             Self::Set(set) => {
@@ -136,7 +136,8 @@ impl Mixture {
             .collect();
         let key = key_of(&[self.key, first]);
         for draw in 0..DRAWS {
-            // Most pairs are close to each other, and may be swapped whatever the shares are.
+            // The positions of most pairs are close to each other; such a pair can be swapped
+            // whatever the shares are.
             let key = key_of(&[key, draw]);
             let early = (key >> 56) as usize;
             let reach = 1_u64 << ((key >> 48) % u64::from(GROUP.ilog2()));

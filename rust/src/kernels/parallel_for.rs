@@ -1,5 +1,5 @@
-//! Runs the jobs of one call on several threads, which end with the call, so that a fork of the process
-//! finds no threads.
+//! Runs the jobs of one call on several threads. The threads end with the call, so that none exist
+//! when the process forks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Output made of own bytes (written here) and long values borrowed between them. The writer takes these
-//! values from their buffers without a copy.
+//! Output that consists of own bytes, which are written here, and of long values that are borrowed
+//! between them. The writer takes these values from their buffers without a copy.
 
 use arrow_buffer::Buffer;
 
@@ -64,7 +64,7 @@ pub struct Between {
     num_bytes: usize,
 }
 
-/// A mark: how much had been borrowed at some point.
+/// A mark: how much had been borrowed at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     count: usize,

@@ -38,7 +38,7 @@ pub fn end_of<F: Framing, B: AsRef<[u8]>, E>(
             }
             Skip::Broken(fault) => return Ok(Err(fault.shifted(at))),
         };
-        // The end comes from a head, so check that the stream is long enough.
+        // The end was computed from a head, so check that the stream is long enough.
         let is_seen = end > at && end <= at.saturating_add(window.len() as u64);
         let is_there = is_seen || read(end.saturating_sub(1), 1)?.as_ref().len() == 1;
         return Ok(Ok(is_there.then_some(end)));

@@ -9,20 +9,22 @@
 //! it. All of TensorFlow's parsers do the same, and give no warning if the keys differ:
 //! `Example.FromString`, `parse_example` and `parse_single_example` of fixed, varlen and ragged features,
 //! `parse_sequence_example` and its single form. This is also true if the record is empty, has an empty
-//! `features`, or begins with feature lists (tests/test_splice_kernel.py checks it). The parsers warn once
-//! per record about duplicate keys, so an existing key is an error, or its entry is removed. The checksum
-//! of the old payload is not recomputed: the stored checksum is extended over the addition. If it was wrong
-//! for the old bytes, it is wrong for the new ones, with or without verification.
+//! `features`, or begins with feature lists (tests/payloads/test_splice_kernel.py checks it). The
+//! parsers warn once per record about duplicate keys, so an existing key is an error, or its entry
+//! is removed. The checksum of the old payload is not recomputed: the stored checksum is extended
+//! over the addition. If it was wrong for the old bytes, it is wrong for the new ones, with or
+//! without verification.
 //!
 //! **Removing and renaming** changes map entries and the length of the message around them; everything else
 //! is copied unchanged. The result gets a new checksum, so such a record is always verified first.
 //!
-//! If removing entries makes a submessage empty, there remains
+//! If removing entries makes a submessage empty, the result has
 //!
-//! * nothing, if the record or the addition has another submessage of its kind, or it is a `features`
-//!   message after the first, which was appended. So adding and then dropping a field leaves no trace, and
-//!   a replaced field occurs once;
-//! * otherwise an empty submessage, as in protobuf, where a message whose map was emptied is still set.
+//! * nothing in its place, if the record or the addition has another submessage of its kind, or if
+//!   it is a `features` message after the first, which was appended earlier. So adding and then
+//!   dropping a field leaves no trace, and a replaced field occurs once;
+//! * otherwise an empty submessage in its place, as in protobuf, where a message whose map was
+//!   emptied is still set.
 
 mod edit;
 mod find;
@@ -379,7 +381,7 @@ struct Leftovers {
 }
 
 impl Leftovers {
-    /// Whether this submessage is kept, empty: at most one of a section.
+    /// Whether this empty submessage is kept: at most one for each section.
     fn stays(&mut self, map: Map) -> bool {
         let appended = map.section == Section::Context && map.start > 0;
         match self.covered.get_mut(map.section as usize) {

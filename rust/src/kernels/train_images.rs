@@ -48,8 +48,9 @@ pub fn sizes(images: &[Option<Picture<'_>>], most_pixels: u64) -> Vec<Option<(u3
     images.iter().map(|image| image.and_then(|image| image.size(most_pixels))).collect()
 }
 
-/// What the masks of a batch are delivered as: of the channels of the first with a valid head, and of 16
-/// bits if any of them is. Those with a palette have one channel.
+/// The type in which the masks of a batch are delivered: with the channels of the first mask that
+/// has a valid head, and with 16 bits if any mask has 16 bits. A mask with a palette has one
+/// channel.
 pub fn mask_samples(images: &[Option<Picture<'_>>], most_pixels: u64) -> Samples {
     let kind = |image: &Picture<'_>| match image.seen(most_pixels).ok()? {
         Picture::Pixels(shape, _) => Some((shape.channels, false)),
@@ -111,17 +112,17 @@ pub struct Rules {
     pub threads: usize,
 }
 
-/// What is made of each image.
+/// The output for each image.
 #[derive(Clone, Copy)]
 pub struct Product<'a> {
-    /// How it is looked at; for a mask, that is all.
+    /// How the image is cropped, resized and written. For a mask, only the geometry is used.
     pub recipe: &'a Recipe,
-    /// Of a mask, its values.
+    /// The type of the values, if the images are masks.
     pub mask: Option<Samples>,
 }
 
 impl Product<'_> {
-    /// Bytes of what an image of this size becomes.
+    /// Bytes of the output for an image of this size.
     fn length(&self, width: u32, height: u32) -> Result<usize, Fault> {
         let Some(samples) = self.mask else { return self.recipe.length(width, height) };
         let (height, width) = self.recipe.law.size.unwrap_or((height, width));
@@ -132,7 +133,7 @@ impl Product<'_> {
     }
 }
 
-/// The geometry of each image of these sizes, None where the size is not known.
+/// The geometry for each image of these sizes; None if the size is not known.
 pub fn views(law: &Law, sizes: &[Option<(u32, u32)>], keys: &[u64]) -> Vec<Option<View>> {
     let view = |(size, key): (&Option<(u32, u32)>, &u64)| {
         size.map(|(width, height)| law.view(width, height, *key))
@@ -140,8 +141,9 @@ pub fn views(law: &Law, sizes: &[Option<(u32, u32)>], keys: &[u64]) -> Vec<Optio
     sizes.iter().zip(keys).map(view).collect()
 }
 
-/// Make all images, one after another in `out`. If each keeps its size, an image whose head is not
-/// valid takes no bytes. One without a draw becomes zeros: the main image of its record is damaged.
+/// Make all images, one after another in `out`. If images keep their sizes, an image whose head is
+/// not valid takes no bytes. An image without a draw becomes zeros, because the main image of its
+/// record is damaged.
 pub fn make(
     images: &[Option<Picture<'_>>],
     draws: &[Option<Draw>],
@@ -190,7 +192,7 @@ pub fn make(
     Ok(damaged.collect())
 }
 
-/// What a thread needs.
+/// The state of one thread.
 #[derive(Default)]
 struct Makers {
     images: Maker,
@@ -198,7 +200,7 @@ struct Makers {
 }
 
 impl Makers {
-    /// Make one image; returns the fault of one that was salvaged.
+    /// Make one image. Returns the fault of an image that was salvaged.
     fn one(
         &mut self,
         image: Option<Picture<'_>>,

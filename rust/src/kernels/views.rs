@@ -7,8 +7,9 @@ use arrow_buffer::{Buffer, NullBuffer, ScalarBuffer};
 
 use crate::wire::{Fault, FaultKind};
 
-// A view has a 31-bit offset, so a larger buffer is split into overlapping parts, one beginning at each
-// GiB. A value at the end of such a step still has a GiB left in its part.
+// A view has a 31-bit offset, so a larger buffer is split into overlapping parts of up to 2 GiB,
+// one of which begins at each GiB. So a value that begins just before the next part still has a GiB
+// left in its own part.
 const PART: usize = 1 << 30;
 const REACH: usize = i32::MAX as usize;
 
@@ -18,7 +19,7 @@ const INLINE: usize = 12;
 /// Offset of a value in a buffer; None if the buffer does not contain it.
 #[inline]
 pub fn place_in(value: &[u8], buffer: &Buffer) -> Option<usize> {
-    // Every address between the buffer's first and last byte belongs to the buffer.
+    // An address between the buffer's first and last byte always belongs to the buffer.
     let start = (value.as_ptr() as usize).wrapping_sub(buffer.as_ptr() as usize);
     (start.checked_add(value.len())? <= buffer.len()).then_some(start)
 }

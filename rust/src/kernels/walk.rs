@@ -97,7 +97,8 @@ impl Frames {
         })
     }
 
-    /// Verify a payload against its stored checksum, and this against that of the index, if given.
+    /// Compare a payload with its stored checksum, and the stored checksum with that of the index,
+    /// if given.
     #[inline(always)]
     pub fn verify_record<F: Framing>(
         &self,
@@ -260,7 +261,8 @@ fn spans_at<F: Framing>(
 ) -> Result<Vec<(usize, usize)>, Fault> {
     let mut spans = Vec::with_capacity(starts.len());
     for (record, ((&start, &total), &place)) in starts.iter().zip(lengths).zip(places).enumerate() {
-        // Records from anywhere in a mapped file: several wait for memory at the same time.
+        // These may be records from anywhere in a mapped file. Prefetching lets several of them
+        // wait for memory at the same time.
         let later = record.saturating_add(AHEAD_TAKES);
         if let (Some(&start), Some(&total)) = (starts.get(later), lengths.get(later)) {
             prefetch(buffer, start as usize, (total as usize).min(AHEAD_BYTES));

@@ -48,7 +48,7 @@ impl ArrowArray {
     }
 }
 
-/// Take over an array from any object with the Arrow C data interface.
+/// Import an array from any object with the Arrow C data interface.
 pub fn import(object: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     let pair = object.call_method0("__arrow_c_array__").map_err(|_| {
         PyTypeError::new_err("expected an object with __arrow_c_array__, such as a pyarrow array")

@@ -60,14 +60,16 @@ fn unread() -> Fault {
     Fault::new(FaultKind::Truncated, 0, "the records could not be read")
 }
 
-/// Read and decode Examples of a plain local file, which may be `mapped`, by their numbers (bytes of
-/// int64): a struct array with one field for each column of the plan. `starts` (uint64) has the start of
-/// each record of the file and the end of the last one, `checksums` (uint32) the checksums to verify
-/// payloads with, if `check`. All three are little-endian numbers, as an index stores them: for a few
-/// hundred records, Arrow's interface would take longer than decoding.
+/// Read and decode Examples of a plain local file, which may be `mapped`, by their numbers (bytes
+/// of int64). Returns a struct array with one field for each column of the plan. `starts` (uint64)
+/// has the start of each record of the file and the end of the last one. With `check`, payloads are
+/// verified against `checksums` (uint32). All three arguments are bytes of little-endian numbers,
+/// as an index stores them: for a few hundred records, Arrow's interface would take longer than
+/// decoding.
 ///
-/// None if anything is wrong: a record is beyond the index or the file, longer than `max_record`, damaged,
-/// or does not fit the plan. The caller then reads the records in the usual way, which reports the fault.
+/// Returns None if anything is wrong: a record is beyond the index or the file, longer than
+/// `max_record`, damaged, or does not fit the plan. The caller then reads the records in the usual
+/// way, which reports the fault.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 pub fn examples_at(

@@ -66,7 +66,7 @@ impl PyBuffer {
         self.0.len()
     }
 
-    /// A part of the bytes, without copying; shorter at the end.
+    /// A part of the bytes, without copying; it is shorter if the bytes end before.
     fn slice(&self, start: usize, length: usize) -> Self {
         let start = start.min(self.0.len());
         let length = length.min(self.0.len() - start);

@@ -68,8 +68,8 @@ fn size_of_ranges(ranges: &[(u64, u64)]) -> usize {
 }
 
 impl PyFile {
-    /// Fill an empty vector that has enough capacity with ranges, one after another. Several threads read
-    /// if there are many bytes or the storage is slow, unless `alone` is set.
+    /// Read ranges, one after another, into an empty vector that has enough capacity. Several
+    /// threads read if there are many bytes or the storage is slow, unless `alone` is set.
     pub(super) fn gather_into(
         &self,
         bytes: &mut Vec<u8>,
@@ -290,8 +290,8 @@ fn os_error(error: &std::io::Error, path: &std::path::Path) -> PyErr {
     };
     // SAFETY: strerror's text is a valid C string until the next call on this thread.
     let text = unsafe { std::ffi::CStr::from_ptr(libc::strerror(code)) };
-    // A str, as for Python's `open`: a `Path` would import pathlib, which fails if no more files can be
-    // opened.
+    // The path is passed as a str, as for Python's `open`. Passing a `Path` would import pathlib,
+    // which fails if no more files can be opened.
     PyOSError::new_err((code, text.to_string_lossy().into_owned(), path.as_os_str().to_owned()))
 }
 
@@ -340,7 +340,7 @@ pub fn exchange(
 
 #[cfg(target_os = "linux")]
 unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
-    // By its number, because not every C library on Linux has a function for it.
+    // Call it by its number, because not every C library on Linux has a function for it.
     unsafe {
         libc::syscall(
             libc::SYS_renameat2,
@@ -358,8 +358,8 @@ unsafe fn swap_names(from: &std::ffi::CStr, to: &std::ffi::CStr) -> i64 {
     i64::from(unsafe { libc::renamex_np(from.as_ptr(), to.as_ptr(), libc::RENAME_SWAP) })
 }
 
-/// Make everything durable that was written to the file system of an open file or folder, and report errors
-/// since it was opened. False if the system has no call that reports errors.
+/// Sync the whole file system of an open file or folder, and report write errors that occurred
+/// since the file or folder was opened. False if the system has no call that reports errors.
 #[pyfunction]
 pub fn sync_file_system(py: Python<'_>, fd: i32) -> PyResult<bool> {
     #[cfg(target_os = "linux")]
@@ -382,9 +382,10 @@ pub fn sync_file_system(py: Python<'_>, fd: i32) -> PyResult<bool> {
     }
 }
 
-/// Reserve disk space for these bytes of a file without changing its size, so that the file system need not
-/// find space page by page as they are written. This is done only on ext4, where it is faster (in memory it
-/// is slower), and only for a small part of the free space. Returns whether it was done.
+/// Reserve disk space for these bytes of a file without changing its size, so that the file system
+/// need not find space page by page while the bytes are written. This is done only on ext4, where
+/// it is faster (in memory it is slower), and only for a small part of the free space. Returns
+/// whether it was done.
 #[pyfunction]
 pub fn reserve(py: Python<'_>, fd: i32, start: i64, length: i64) -> bool {
     py.detach(|| {

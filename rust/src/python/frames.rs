@@ -87,8 +87,9 @@ pub(super) fn framing(name: &str) -> PyResult<AnyFraming> {
         .ok_or_else(|| PyValueError::new_err(format!("unknown framing {name:?}")))
 }
 
-/// The work of a kernel in bytes, with an overhead for each record. A buffer that is mostly unread may be a
-/// mapped file whose pages have to come from disk, so it counts as much work.
+/// An estimate of a kernel's work, in bytes, with an overhead for each record. If the records are a
+/// small part of the buffer, the buffer may be a mapped file whose pages have to come from disk, so
+/// this counts as much work.
 fn work(buffer_bytes: usize, num_bytes: usize, records: usize) -> usize {
     let touched = num_bytes.saturating_add(records.saturating_mul(128));
     if buffer_bytes / 4 > touched { usize::MAX } else { touched }
@@ -163,8 +164,8 @@ impl PyFrames {
         }
     }
 
-    /// Compare payloads with their stored checksums, and these with the checksums of an index (uint32), if
-    /// given. Returns the faults.
+    /// Compare payloads with their stored checksums, and the stored checksums with those of an
+    /// index (uint32), if given. Returns the faults.
     #[pyo3(signature = (indexed = None))]
     fn verify(&self, py: Python<'_>, indexed: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<PyFault>> {
         let indexed = indexed.map(u32s).transpose()?;
@@ -271,11 +272,12 @@ pub struct PyPlan {
     pub(super) names: Vec<String>,
 }
 
-/// One column of a plan, as Python passes it: column name, key, is a feature list, kind ("int64", "float",
-/// "bytes" or None; or "any_int64", "any_float", "any_double", which also accept numbers of the other kind
-/// if no value changes), layout ("scalar", "list", "fixed", "rows", "frame_scalars", "frame_rows",
-/// "frame_lists"), size of "fixed" or of a row, how bytes become values ("bytes", "text", or "views" into
-/// the buffer that was read), is required, default values or None.
+/// One column of a plan, as Python passes it: column name; key; whether it is a feature list; kind
+/// ("int64", "float", "bytes" or None; or "any_int64", "any_float", "any_double", which also accept
+/// numbers of the other kind if no value changes); layout ("scalar", "list", "fixed", "rows",
+/// "frame_scalars", "frame_rows", "frame_lists"); size of "fixed" or of a row; how bytes become
+/// values ("bytes", "text", or "views" into the buffer that was read); whether it is required;
+/// default values or None.
 type Given<'py> = (
     String,
     Vec<u8>,
@@ -377,8 +379,8 @@ pub fn walk(
     Ok(found(kind, window.clone(), base, run(py, walk)?))
 }
 
-/// Read a part of a local file and find its frames, in one call: the results of `walk`, and the number of
-/// bytes read.
+/// Read a part of a local file and find its frames, in one call. Returns the results of `walk`, and
+/// the number of bytes read.
 #[pyfunction]
 pub fn read_frames(
     py: Python<'_>,

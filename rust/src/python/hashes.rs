@@ -1,4 +1,4 @@
-//! Hashes of records, and groups of equal ones.
+//! Hashes of records, and groups of equal records.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +13,8 @@ use super::msgpack::batch_of;
 use super::run;
 use crate::kernels::hash_records::{self as kernel, Groups, HASH_BYTES};
 
-/// A number for each record of a batch and a seed, as uint64. Numbers must come in 64 bits.
+/// A number for each record of a batch, computed from the seed and the record, as uint64. Columns
+/// of numbers must have 64-bit types.
 #[pyfunction]
 pub fn record_draws(py: Python<'_>, batch: &Bound<'_, PyAny>, seed: u64) -> PyResult<ArrowArray> {
     let batch = batch_of(batch)?;
@@ -21,8 +22,8 @@ pub fn record_draws(py: Python<'_>, batch: &Bound<'_, PyAny>, seed: u64) -> PyRe
     Ok(ArrowArray::new(UInt64Array::from(draws)))
 }
 
-/// The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16]. Numbers must come in 64
-/// bits.
+/// The 128-bit hash (BLAKE3) of each record of a batch under a key of 32 bytes, as binary[16].
+/// Columns of numbers must have 64-bit types.
 #[pyfunction]
 pub fn secure_hashes(
     py: Python<'_>,
@@ -37,7 +38,7 @@ pub fn secure_hashes(
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Numbers for equal records, in the order in which they are first seen.
+/// Numbers groups of equal records, in the order in which they first occur.
 #[pyclass(name = "Groups", frozen, module = "penstock._core")]
 pub struct PyGroups(Mutex<Groups>);
 
@@ -52,7 +53,8 @@ impl PyGroups {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// The group of each record, given by its hash, as int64. A group that is new gets the next number.
+    /// The group number of each record, whose hash is passed, as int64. A new group gets the next
+    /// number.
     fn numbers(&self, py: Python<'_>, hashes: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
         let hashes = import(hashes)?;
         let held = match hashes.as_fixed_size_binary_opt() {

@@ -35,7 +35,7 @@ impl PyPixels {
         interface.set_item("version", 3)?;
         interface.set_item("typestr", "|u1")?;
         interface.set_item("shape", (self.0.len(),))?;
-        // The vector is not used otherwise, and lives as long as the array that points to it.
+        // Nothing else uses the vector, and it lives as long as the array that points to it.
         interface.set_item("data", (self.0.as_mut_ptr() as usize, false))?;
         Ok(interface)
     }
@@ -188,9 +188,9 @@ pub fn reencode_images(
     Ok(ArrowArray::new(made))
 }
 
-/// Decode a JPEG at 1/`part` of its size, or a region (left, top, width, height) of that, by one of two
-/// decoders, for tests that compare them: with `by_parts`, our Huffman decoder and the parts of libjpeg
-/// (None if it leaves the file to the other decoder), otherwise TurboJPEG.
+/// Decode a JPEG at 1/`part` of its size, or a region (left, top, width, height) of that. For
+/// tests, which compare two decoders: with `by_parts`, our Huffman decoder and the parts of libjpeg
+/// are used (None if they cannot decode the file), otherwise TurboJPEG.
 #[pyfunction]
 #[pyo3(signature = (data, *, by_parts, channels = 3, part = 1, region = None, allow_damaged = false))]
 pub fn jpeg_pixels_by(

@@ -16,8 +16,9 @@ use crate::wire::{Fault, FaultKind};
 const WINDOW_BYTES: usize = 1 << 20;
 
 /// Index a local file: (starts of all frames and the end of the last, checksums as the index keeps them,
-/// fault or None). If heads have all needed facts, small records are read in windows and large ones
-/// skipped. It begins at the frame at `start`, and ends with the frame that completes `goal` bytes.
+/// fault or None). If frame heads have all needed facts, small records are read in windows and
+/// large records are skipped. Indexing begins at the frame at `start`, and ends with the frame that
+/// completes `goal` bytes.
 #[pyfunction]
 #[pyo3(signature = (name, file, max_record, start = 0, goal = u64::MAX))]
 pub fn index_file(
@@ -107,7 +108,8 @@ impl Found<'_> {
             window.clear();
             self.file.read_into(&mut window, at, length)?;
             if window.len() < length {
-                // The file was truncated while it was read; to continue would request more of it forever.
+                // The file was truncated while it was read. Without this check, the loop would
+                // request more bytes forever.
                 let end = at + window.len() as u64;
                 return Ok(Some(cut(at, length as u64, end).in_record(self.stored.len())));
             }
@@ -193,7 +195,7 @@ pub fn frame_extent(
     })
 }
 
-/// Reads small parts of a file, at the next head.
+/// Reads small parts of a file around the next frame head.
 struct Hops<'a> {
     file: &'a PyFile,
     window: Vec<u8>,

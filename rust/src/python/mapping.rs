@@ -57,8 +57,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Which parts of a mapped file were loaded into memory, one bit for each block, so that later epochs need
-/// not ask again. Pages that the system evicts meanwhile are loaded one by one.
+/// Which parts of a mapped file were loaded into memory, with one bit for each block, so that later
+/// epochs need not ask the system again. Pages that the system evicts in the meantime are loaded
+/// one by one.
 pub struct Touched(Vec<AtomicU64>);
 
 impl Touched {
@@ -66,7 +67,7 @@ impl Touched {
     /// each page would cost twice as much.
     const BLOCK: usize = 64 << 10;
 
-    /// Nothing is loaded yet of a file of this length.
+    /// For a file of this length, of which nothing is loaded yet.
     pub fn of(length: usize) -> Self {
         Self((0..length.div_ceil(64 * Self::BLOCK)).map(|_| AtomicU64::new(0)).collect())
     }
@@ -84,7 +85,7 @@ impl Touched {
                 word.fetch_or(bit, Ordering::Relaxed);
             }
         }
-        // A file is truncated at its end, so it is enough to check the last page each time.
+        // Truncation removes the end of a file, so it is enough to check the last page each time.
         populate_page(base + last)
     }
 }

@@ -113,14 +113,15 @@ fn is_listed(node: &Node, index: usize) -> bool {
 }
 
 impl Message {
-    /// The message, settled, because it may have been shared since the last call.
+    /// The node of this message. It is settled first, because it may have been shared since the
+    /// last call.
     fn node(&self) -> Node {
         let mut node = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kernel::Node::settle(&mut node);
         node.clone()
     }
 
-    /// For another message to hold.
+    /// A node that another message can hold.
     fn share(&self) -> Node {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).share()
     }
@@ -298,7 +299,8 @@ impl Message {
                 Err(error) => return Err(error),
             },
         };
-        // Compared by their bytes, as in protobuf: NaN equals NaN, and 0.0 is not -0.0.
+        // Messages are compared by their bytes, as in protobuf: NaN equals NaN, and 0.0 does not
+        // equal -0.0.
         let equal = self.kind() == other.kind()
             && kernel::serialize(&self.node(), false) == kernel::serialize(&other, false);
         Ok(equal.into_pyobject(py)?.to_owned().into_any().unbind())

@@ -42,13 +42,14 @@ use crate::wire::Fault;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Freed memory returns to the system if it was not used for a quarter of a second, instead of the
-/// allocator's ten milliseconds. A training step may pass between two batches, and each returned page costs
-/// a fault and a clearing, which takes as long as decoding into it.
+/// allocator's ten milliseconds. A training step may pass between two batches. Each page that was
+/// returned to the system costs a page fault and must be cleared, which takes as long as decoding
+/// into it.
 fn keep_memory_for_a_while() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     const USUAL_MS: std::ffi::c_long = 10;
-    // SAFETY: options may be read and set at any time. Any other value was set by the user in the
-    // environment (or means that the option has a different number).
+    // SAFETY: options may be read and set at any time. A value other than the default was set by
+    // the user in the environment (or means that the option has a different number).
     unsafe {
         if libmimalloc_sys::mi_option_get(PURGE_DELAY) == USUAL_MS {
             libmimalloc_sys::mi_option_set(PURGE_DELAY, 250);
@@ -56,7 +57,7 @@ fn keep_memory_for_a_while() {
     }
 }
 
-/// A fault for Python, from which Python makes errors and reports.
+/// A fault of a kernel, from which Python makes errors and reports.
 #[pyclass(name = "Fault", frozen, get_all, module = "penstock._core")]
 pub struct PyFault {
     kind: String,

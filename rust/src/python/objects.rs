@@ -13,7 +13,7 @@ use crate::wire::{Fault, FaultKind};
 /// Address and length of a bytes object's contents.
 struct Room(usize, usize);
 
-/// From this size on, a few freed objects are more than glibc keeps.
+/// From this size on, a few freed objects are more memory than glibc keeps by default.
 const LARGE: usize = 16 << 10;
 
 /// Let glibc keep the memory of freed large objects for the next batch. By default, glibc returns it to the

@@ -24,8 +24,8 @@ fn check_span(num_records: u64, start: u64, stop: u64) -> PyResult<()> {
     Ok(())
 }
 
-/// The numbers at positions start to stop of a permutation of 0 to num_records - 1, which two keys choose,
-/// as int64.
+/// The numbers at positions start to stop of the permutation of 0 to num_records - 1 that two keys
+/// select, as int64.
 #[pyfunction]
 pub fn permuted(
     py: Python<'_>,
@@ -48,8 +48,8 @@ pub fn permuted(
 /// The work for a number, in bytes, as other kernels count it.
 const EACH_BYTES: usize = 64;
 
-/// For each row, the number at a position of a permutation, which `key0` and the row's key choose, as
-/// int64. num_records, keys and positions are uint64.
+/// For each row, the number at a position of the permutation that `key0` and the row's key select,
+/// as int64. num_records, keys and positions are uint64.
 #[pyfunction]
 pub fn permuted_each(
     py: Python<'_>,
@@ -78,8 +78,8 @@ pub fn permuted_each(
     Ok(ArrowArray::new(Int64Array::from(numbers)))
 }
 
-/// The positions, int64, in a stream of num_records, of the records that leave a shuffle buffer of `size`
-/// records at steps start to stop.
+/// The records that leave a shuffle buffer of `size` records at steps start to stop, as their
+/// positions (int64) in a stream of num_records.
 #[pyfunction]
 pub fn buffered(
     py: Python<'_>,

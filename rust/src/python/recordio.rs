@@ -14,8 +14,8 @@ use crate::kernels::decode_recordio::{self as decoding, Label, Wanted};
 use crate::kernels::encode_recordio as encoding;
 use crate::wire::{Fault, FaultKind};
 
-/// RecordIO payloads as binary, or with `lend` as binary_view without a copy, unless a record has several
-/// parts. With `check`, the frames are verified first.
+/// RecordIO payloads as binary, or with `lend` as binary_view. Views are made without a copy,
+/// except of records with several parts. With `check`, the frames are verified first.
 #[pyfunction]
 #[pyo3(signature = (frames, lend, check = false, indexed = None))]
 pub fn recordio_payloads(

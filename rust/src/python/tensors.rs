@@ -72,8 +72,8 @@ fn parts<'py>(py: Python<'py>, column: Column, sparse: bool) -> PyResult<Bound<'
     PyTuple::new(py, [values, ends(lists)?, ends(frames)?])
 }
 
-/// The indices of the values of lists: (record, place), or (record, frame, place). Also the longest list,
-/// or the most frames and the longest list.
+/// The indices of the values of lists: (record, place), or (record, frame, place). Also returns the
+/// length of the longest list, or the most frames of a record and the length of the longest list.
 fn indices(lists: &[i32], frames: Option<&[i32]>) -> (Vec<i64>, Vec<i64>) {
     let Some(frames) = frames else {
         let mut out = vec![0; 2 * lists.last().map_or(0, |&n| n as usize)];

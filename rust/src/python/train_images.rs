@@ -75,9 +75,9 @@ impl PyRecipe {
         (view.across.start, view.down.start, view.across.length, view.down.length, view.flip)
     }
 
-    /// The same for each image of these sizes (a struct array of width and height): a struct array of
-    /// left, top, width, height, of the new width and height (float64), and of flip. All are null
-    /// where the size is.
+    /// The same for each image of these sizes (a struct array of width and height): a struct array
+    /// of left, top, width, height, the new width and height (float64), and flip. A row is null if
+    /// its size is null.
     fn views(
         &self,
         py: Python<'_>,
@@ -114,7 +114,7 @@ fn key_values(keys: &ArrayRef) -> Result<&[u64], Fault> {
     Ok(keys.ok_or_else(wrong)?.values())
 }
 
-/// Width and height of each image of a struct array, None where either is null.
+/// Width and height of each image of a struct array; None if either is null.
 fn known_sizes(array: &ArrayRef) -> Result<Vec<Option<(u32, u32)>>, Fault> {
     let wrong = || Fault::new(FaultKind::Schema, 0, "expected width and height of uint32");
     let columns = array.as_struct_opt().ok_or_else(wrong)?.columns();
@@ -125,8 +125,8 @@ fn known_sizes(array: &ArrayRef) -> Result<Vec<Option<(u32, u32)>>, Fault> {
     Ok(pairs.map(|(width, height)| width.zip(height).filter(|&(w, h)| w > 0 && h > 0)).collect())
 }
 
-/// The images of an array: files, some with separate heads, or pixels of a shape (height, width,
-/// channels), of two bytes a value for `deep` ones.
+/// The images of an array. They are files, some of which may have separate heads, or pixels of a
+/// shape (height, width, channels), which have two bytes per value if `deep` is set.
 fn images(
     array: &ArrayRef,
     shape: Option<(u32, u32, u8)>,
@@ -143,7 +143,7 @@ fn images(
     if usize::try_from(lists.value_length()) != Ok(length) || length == 0 {
         return Err(wrong());
     }
-    // A slice of lists has only the values of the slice here.
+    // If the array is a slice, these are only the values of the slice.
     let each = pixels.values().chunks_exact(length).enumerate();
     let picture = |(place, one)| lists.is_valid(place).then_some(Picture::Pixels(shape, one));
     Ok(each.take(lists.len()).map(picture).collect())
@@ -193,7 +193,7 @@ pub fn mask_kind(
     Ok((samples.channels, samples.wide))
 }
 
-/// The memory of a NumPy array that may be written to: where it begins, and how long it is.
+/// The address and the length of the memory of a writable NumPy array.
 fn memory(array: &Bound<'_, PyAny>) -> PyResult<(usize, usize)> {
     let interface = array.getattr("__array_interface__")?;
     let interface = interface.cast::<PyDict>()?;
@@ -263,7 +263,8 @@ pub fn make_images(
     Ok(damaged.into_iter().map(|one| (one.place, one.fault.into(), one.salvaged)).collect())
 }
 
-/// What decides the view of each image; None where the size of the main image is not known.
+/// The inputs that determine the view of each image; None if the size of the main image is not
+/// known.
 fn draws(keys: &Bound<'_, PyAny>, main: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Option<Draw>>> {
     let keys = import(keys)?;
     let keys = key_values(&keys).map_err(|fault| PyTypeError::new_err(fault.message))?;
@@ -280,7 +281,7 @@ fn draws(keys: &Bound<'_, PyAny>, main: Option<&Bound<'_, PyAny>>) -> PyResult<V
     Ok(keys.iter().zip(sizes).map(draw).collect())
 }
 
-/// Memory that is free again.
+/// Freed memory.
 struct Pool {
     most_bytes: usize,
     bytes: usize,
@@ -363,7 +364,8 @@ impl PyPooledBuffer {
         interface.set_item("version", 3)?;
         interface.set_item("typestr", "|u1")?;
         interface.set_item("shape", (self.length,))?;
-        // The memory is not accessed before this object is dropped, and the array keeps it alive.
+        // Rust does not access the memory before this object is dropped, and the array keeps this
+        // object alive.
         interface.set_item("data", (self.address, false))?;
         Ok(interface)
     }

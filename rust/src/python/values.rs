@@ -55,7 +55,7 @@ impl PyValues {
 impl PyValues {
     #[getter]
     fn __array_interface__<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // The vector is not used otherwise, and lives as long as the array that points to it.
+        // Nothing else uses the vector, and it lives as long as the array that points to it.
         let address = match &mut self.store {
             Store::Bytes(values) => values.as_mut_ptr() as usize,
             Store::Int32(values) => values.as_mut_ptr() as usize,

@@ -2,7 +2,7 @@
 
 use super::{Fault, FaultKind};
 
-/// Reads from the front of a slice. Every fault has its position.
+/// Reads from the front of a slice. Every fault has the position where it was found.
 #[derive(Clone, Copy)]
 pub struct Cursor<'a> {
     data: &'a [u8],

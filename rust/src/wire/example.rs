@@ -197,8 +197,8 @@ fn check_values(entry: &[u8], in_lists: bool) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Read a `Feature`, or a `FeatureList`, only to find faults: protobuf also reads values that others
-/// replace.
+/// Read a `Feature`, or a `FeatureList`, only to find faults: protobuf also parses values that a
+/// later value replaces.
 pub fn check(bytes: &[u8], in_lists: bool) -> Result<(), Fault> {
     let mut cursor = Cursor::new(bytes);
     while !cursor.is_empty() {

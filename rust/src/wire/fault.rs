@@ -1,4 +1,4 @@
-//! Faults in bytes, as facts. The Python layer makes messages of them.
+//! Faults in bytes, as facts. The Python layer turns them into errors with messages.
 
 use std::fmt;
 use std::num::NonZeroU32;

@@ -15,9 +15,10 @@ pub enum Step {
         /// Bytes to the next frame.
         total: usize,
     },
-    /// The frame extends beyond the window. This many bytes in total contain it, or its next part.
+    /// The frame extends beyond the window. A window of this many bytes contains it, or its next
+    /// part.
     Need(u64),
-    /// This many bytes without a record.
+    /// There are this many bytes without a record.
     Blank(usize),
     /// The bytes break the framing rules.
     Broken(Fault),
@@ -26,13 +27,13 @@ pub enum Step {
 /// The state of skimming a frame, which is finding its end without reading all of it.
 #[derive(Clone, Debug, Default)]
 pub struct Skim {
-    /// Of a tar record: the key of its members.
+    /// For a tar record: the key of its members.
     pub key: Option<Vec<u8>>,
-    /// Of a tar record: whether the zeros that end an archive were skipped.
+    /// For a tar record: whether the zeros that end an archive were skipped.
     pub ended: bool,
     /// Whether a part of the frame was skipped.
     pub begun: bool,
-    /// Of MessagePack: the number of values that are still to come.
+    /// For MessagePack: the number of values that are still to come.
     pub left: u64,
 }
 
@@ -52,9 +53,9 @@ pub enum Skip {
 /// A container whose records are found one after another: the input is a window of bytes, the output the
 /// next frame.
 ///
-/// A framing with a head and a tail of fixed size (TFRecord) has a payload between them. In a framing
-/// without (`HEAD` and `TAIL` are 0), each frame encodes its size in some other way: the payload is the
-/// whole frame, and its decoder interprets it.
+/// In a framing with a head and a tail of fixed size (TFRecord), the payload is between them. In
+/// the other framings (`HEAD` and `TAIL` are 0), each frame encodes its size in some other way: the
+/// payload is the whole frame, and its decoder interprets it.
 pub trait Framing: Copy + Send + Sync {
     /// The frame at the front of `window`, which is not empty. `last` means that the stream of frames ends
     /// where the window ends.
@@ -78,13 +79,14 @@ pub trait Framing: Copy + Send + Sync {
         let _ = frame;
         Ok(())
     }
-    /// The first of some whole frames in `window` whose payload does not match its stored checksum.
-    /// `spans`: the start and length of each payload.
+    /// The index of the first of some whole frames in `window` whose payload does not match its
+    /// stored checksum. `spans` has the start and length of each payload.
     fn first_broken(self, window: &[u8], spans: &[(usize, usize)]) -> Option<usize> {
         let _ = (window, spans);
         None
     }
-    /// The checksum of a whole frame, as the index keeps it: the stored one, or that of all its bytes.
+    /// The checksum of a frame for the index: the one stored in the frame, or that of all its
+    /// bytes.
     fn stored(self, frame: &[u8]) -> u32 {
         crc32c(frame)
     }
@@ -92,7 +94,7 @@ pub trait Framing: Copy + Send + Sync {
     const HEAD: usize = 0;
     /// Bytes of framing after the payload.
     const TAIL: usize = 0;
-    /// Whether frames have checksums, and their ends are known from their heads.
+    /// Whether frames have checksums and their ends are known from their heads.
     const CHECKED: bool = false;
 }
 

@@ -13,8 +13,8 @@
 //! | trailer | 8 | CRC-32 of the plain bytes, their number modulo 2^32 |
 //!
 //! penstock writes its members with one extra subfield, "PS": the bytes of the whole member and the number
-//! of its records, both u32. So members are found by hopping from head to head, without inflating, and
-//! every other reader ignores the field.
+//! of its records, both u32. So a reader can find members by hopping from head to head, without
+//! inflating. Other readers ignore the field.
 
 use libdeflater::Crc;
 
@@ -174,7 +174,7 @@ impl HeaderReader {
         (used, self.have == size)
     }
 
-    /// One wrong byte is enough, so do not wait for the second.
+    /// One wrong byte is enough to refuse the header, so do not wait for the second byte.
     fn early_magic(&self) -> Result<(), Fault> {
         let [first, ..] = self.small;
         if self.field == Field::Magic && self.have > 0 && first != 0x1f {
@@ -266,7 +266,8 @@ pub fn member_head(data: &[u8]) -> Option<(u32, u32)> {
         let mut value = Cursor::new(extra.take(usize::from(size)).ok()?);
         if id == SUBFIELD && size == 8 {
             let (bytes, records) = (value.u32_le().ok()?, value.u32_le().ok()?);
-            // Less than header and trailer is impossible, and would stop a hopping reader.
+            // A member cannot be shorter than its header and trailer. A smaller size could make a
+            // hopping reader stay at the same place.
             let least = cursor.offset().checked_add(TRAILER_BYTES)?;
             return (bytes as usize > least).then_some((bytes, records));
         }

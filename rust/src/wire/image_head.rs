@@ -6,7 +6,7 @@
 //! | PNG | `89 P N G 0D 0A 1A 0A` | the chunk IHDR: width, height (u32, big endian), depth, colour type |
 //! | WebP | `RIFF` size `WEBP` | `VP8 `, `VP8L` or `VP8X`: 14 bits each, or 24 bits less one |
 //! | PPM, PGM | `P6`, `P5` | decimal numbers: width, height, largest value |
-//! | BMP, GIF, TIFF | `BM`; `GIF8`; `II` 42, `MM` 42 or 43 | what the crate `image` says: see `other_images` |
+//! | BMP, GIF, TIFF | `BM`; `GIF8`; `II` 42, `MM` 42 or 43 | read by the crate `image`: see `other_images` |
 //!
 //! Sources: ITU-T T.81 annex B; the PNG specification; the WebP container specification and
 //! RFC 6386, 9649; the man pages ppm(5) and pgm(5).
@@ -25,7 +25,7 @@ pub enum Codec {
     Webp,
     /// Raw pixels after a text header: PPM, or PGM for grey.
     Ppm,
-    /// BMP; read only, as those below.
+    /// BMP; read only, like the codecs below.
     Bmp,
     /// The first frame of a GIF.
     Gif,
@@ -47,7 +47,7 @@ impl Codec {
         }
     }
 
-    /// The codec of that name that can be written.
+    /// The codec with this name, if it can be written.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Jpeg, Self::Png, Self::Webp, Self::Ppm].into_iter().find(|one| one.name() == name)
     }
@@ -62,21 +62,21 @@ pub struct Head {
     pub width: u32,
     /// Pixels from top to bottom, at least 1.
     pub height: u32,
-    /// Values per pixel by default: grey, grey and alpha, RGB, RGBA. A palette counts as its colours, and
-    /// CMYK as RGB.
+    /// Values per pixel: 1 for grey, 2 for grey and alpha, 3 for RGB, 4 for RGBA. A palette counts
+    /// as its colours, and CMYK as RGB.
     pub channels: u8,
     /// For JPEG: whether its components are cyan, magenta, yellow and black.
     pub cmyk: bool,
     /// For WebP: whether it is a sequence of frames.
     pub animated: bool,
-    /// Its values have 16 bits.
+    /// Whether its values have 16 bits.
     pub deep: bool,
-    /// Of a PNG: its pixels are indices of a palette.
+    /// For PNG: whether its pixels are indices of a palette.
     pub indexed: bool,
 }
 
 impl Head {
-    /// A head with none of the peculiarities.
+    /// A head for which all the optional facts are false.
     pub fn new(codec: Codec, width: u32, height: u32, channels: u8) -> Self {
         let (cmyk, animated, deep, indexed) = (false, false, false, false);
         Self { codec, width, height, channels, cmyk, animated, deep, indexed }

@@ -1,4 +1,4 @@
-//! MessagePack values on the wire: their ends and types.
+//! Reads MessagePack values: finds their ends and their types.
 //!
 //! Every length is compared with the available bytes before use. No function here is recursive, so nesting
 //! cannot exhaust the stack.
@@ -38,8 +38,9 @@ pub fn extent(window: &[u8]) -> Extent {
     extent_on(window, &mut 0, &mut 1)
 }
 
-/// The same from an offset inside a value, with the number of values still to come. If the window ends
-/// first, both are set to those of the value at its end.
+/// The same from an offset inside a value, with the number of values that are still to come. If the
+/// window ends first, both arguments are set so that the next call continues at the value at its
+/// end.
 #[inline(always)]
 fn extent_on(window: &[u8], from: &mut usize, values: &mut u64) -> Extent {
     let (mut at, mut left) = (*from, *values);

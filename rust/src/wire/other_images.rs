@@ -1,7 +1,8 @@
-//! BMP, GIF and TIFF by the crate `image`: for pictures that people have, not for speed. Read only.
+//! Decodes BMP, GIF and TIFF by the crate `image`, so that existing images can be read. It is not
+//! optimised for speed, and does not encode.
 //!
-//! The crate is other people's code for formats of many variants, and overflow checks are on: a panic in
-//! it is a fault of the file, and its memory is limited.
+//! The crate is code by other people for formats with many variants, and it is compiled with
+//! overflow checks. So a panic in it is reported as a fault of the file, and its memory is limited.
 
 use std::io::{Cursor, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ use image::{ColorType, ImageDecoder, Limits};
 use super::image_head::{Codec, Head};
 use super::{Fault, FaultKind};
 
-/// The decoder's memory limit besides the pixels: strips, tables.
+/// The decoder's limit for the memory of strips and tables, which does not include the pixels.
 const BESIDE_BYTES: u64 = 64 << 20;
 
 /// The head of an image of one of these codecs.
@@ -33,8 +34,8 @@ pub fn head(bytes: &[u8], codec: Codec) -> Result<Head, Fault> {
     })
 }
 
-/// Decode to `pixels`, of the channels that the head says: of 8 bits, or of 16 in the order of the
-/// machine where it says so.
+/// Decode to `pixels`, with the channels that the head states. Values have 8 bits, or 16 in native
+/// byte order if the head says so.
 pub fn decode(bytes: &[u8], head: &Head, pixels: &mut [u8]) -> Result<(), Fault> {
     guarded(head.codec, || {
         let mut decoder = open(bytes, head.codec)?;
@@ -65,7 +66,7 @@ fn is_deep(colour: ColorType) -> bool {
     matches!(colour, ColorType::L16 | ColorType::La16 | ColorType::Rgb16 | ColorType::Rgba16)
 }
 
-/// The result of a call of the crate, its errors and panics as faults.
+/// The result of a call of the crate; its errors and panics become faults.
 fn guarded<T>(codec: Codec, act: impl FnOnce() -> ImageResult<T>) -> Result<T, Fault> {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(result) => result.map_err(|error| fault(codec, &error)),

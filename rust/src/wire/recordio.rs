@@ -36,9 +36,9 @@ fn broken(at: usize, message: &str) -> Step {
     Step::Broken(Fault::new(FaultKind::Framing, at as u64, message))
 }
 
-/// The maximum number of parts that are followed from a position that may be the beginning of a record.
-/// Many such positions may lead into the same parts.
-/// lead into the same parts.
+/// The maximum number of parts that are followed from a position that may be the beginning of a
+/// record. Without a limit, the time could grow with the square of the window, because many such
+/// positions may lead into the same parts.
 const FOLLOWED_PARTS: usize = 64;
 
 /// The frame at the front of a window, if it has at most this many parts.
@@ -139,8 +139,8 @@ pub fn join(frame: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Append a payload as a frame, split wherever the magic is at a multiple of four bytes. The payload comes
-/// in two parts, of which the first is whole words.
+/// Append a payload as a frame, split wherever the magic is at a multiple of four bytes. The
+/// payload is passed in two parts, the first of which consists of whole words.
 pub fn write_frame(out: &mut Vec<u8>, words: &[u8], rest: &[u8]) {
     let mut part = out.len();
     out.extend_from_slice(&[0; PART_HEAD]);
@@ -177,7 +177,7 @@ fn close_part(out: &mut [u8], part: usize, flag: u32) {
 fn next_magic(payload: &[u8]) -> Option<usize> {
     let is_magic = |word: &[u8; 4]| u32::from_le_bytes(*word) == MAGIC;
     let (words, _) = payload.as_chunks::<4>();
-    // Sixteen at a time, without a branch for each.
+    // Sixteen words are compared at a time, without a branch for each word.
     let block = words.chunks(16).position(|b| b.iter().fold(false, |any, w| any | is_magic(w)))?;
     let first = block.wrapping_mul(16);
     let inside = words.get(first..)?.iter().position(is_magic)?;

@@ -96,8 +96,8 @@ fn sums_to(block: &[u8; BLOCK], stored: i64) -> bool {
     i64::from(spaces).wrapping_sub(signs) == stored
 }
 
-/// The sum of at most 512 bytes, whose number is a multiple of eight. Pairs of bytes are added in 16-bit
-/// lanes, which cannot overflow with so few bytes.
+/// The sum of at most 512 bytes; their number is a multiple of eight. Pairs of bytes are added in
+/// 16-bit lanes, which cannot overflow with that few bytes.
 #[inline]
 fn sum(bytes: &[u8]) -> u32 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;
@@ -129,12 +129,13 @@ fn text(field: &[u8]) -> &[u8] {
     field.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Contents with their padding.
+/// The length of contents with their padding.
 fn padded(length: u64) -> u64 {
     length.checked_next_multiple_of(BLOCK as u64).unwrap_or(u64::MAX)
 }
 
-/// Facts about a member from the members before it. The first fact of a kind counts.
+/// Facts about a member, from the members before it that describe it. The first fact of each kind
+/// counts.
 #[derive(Default)]
 struct Said<'a> {
     name: Option<&'a [u8]>,

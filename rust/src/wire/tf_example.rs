@@ -1,7 +1,8 @@
 //! Examples and SequenceExamples as TensorFlow's hand-written parsers read them.
 //!
-//! `parse_example` and `parse_sequence_example` do not read protobuf in general. They read the usual
-//! encoding, from a stream whose limits are not strict. They differ from each other:
+//! `parse_example` and `parse_sequence_example` do not read protobuf in general. They read the
+//! usual encoding, and do not strictly enforce the lengths of enclosing messages. They differ from
+//! each other:
 //!
 //! | | Example | SequenceExample |
 //! |---|---|---|
@@ -48,8 +49,8 @@ fn length(cursor: &mut Cursor<'_>) -> Result<u32, Fault> {
     Ok(cursor.varint()? as u32)
 }
 
-/// The bytes that may be read from here on, by a length. A length beyond the rest does not narrow the
-/// limit, nor does one that is negative as a signed number.
+/// The bytes that may be read from here on, given a length. A length beyond the remaining bytes
+/// does not limit the reader further, nor does a length that is negative as a signed number.
 fn within<'a>(cursor: &Cursor<'a>, length: u32) -> &'a [u8] {
     let rest = cursor.rest();
     match i32::try_from(length) {
@@ -129,7 +130,8 @@ pub fn entry(bytes: &[u8], parser: Parser) -> Result<(&[u8], &[u8]), Fault> {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     match parser {
         Parser::Example => {
-            // Two fields, not necessarily one of each: two keys are a key without a value.
+            // There are two fields, but not necessarily one key and one value: two keys give a key
+            // without a value.
             for _ in 0..2 {
                 match cursor.varint()? as u32 {
                     0x0a => key = string(&mut cursor)?,
@@ -180,7 +182,7 @@ pub fn frame<'a>(
     };
     match length {
         2 => {
-            // An empty list of the right kind, whose length is read without a limit.
+            // This is an empty list of the right kind. Its length is read without a limit.
             cursor.u8()?;
             let at = cursor.offset();
             if self::length(cursor)? != 0 {

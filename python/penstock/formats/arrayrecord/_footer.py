@@ -41,13 +41,13 @@ class Extents:
         self.sizes = sizes
         """The bytes of the records of each chunk."""
         self.firsts = np.concatenate([[0], np.cumsum(counts)])
-        """The first record of each chunk, and the number of records."""
+        """The first record of each chunk, then the number of all records."""
         self.are_single = bool((counts == 1).all())
         """Whether each chunk has one record."""
         costs = np.maximum(self.ends - self.starts, sizes)
         self.costs = np.concatenate([[0], np.cumsum(costs)])
-        """The sum of the costs of the chunks before each chunk, and of all. A chunk costs its bytes in the file or in
-        memory, whichever are more."""
+        """For each chunk, the sum of the costs of the chunks before it; then the sum of all costs. The cost of a chunk
+        is its size in the file or in memory, whichever is larger."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -58,7 +58,9 @@ def read_extents(source: Source, options: Options) -> Extents:
     head = source.read(0, len(SIGNATURE)).to_bytes()
     if head != SIGNATURE:
         kind = TruncatedError if SIGNATURE.startswith(head) else FormatError
-        raise kind("the file does not start like ArrayRecord", byte=0, found=head[:8].hex(" "))
+        raise kind(
+            "the file does not start like an ArrayRecord file", byte=0, found=head[:8].hex(" ")
+        )
     footer, end = _footer_offset(source, options), source.size - BLOCK
     options.limits.check("footer_bytes", end - footer)
     records = _unlisted_chunk(source, footer, end, options)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from penstock.formats.arrayrecord._footer import BLOCK, SIGNATURE, read_extents,
 from penstock.payloads.example.regions import example_regions
 from penstock.storage.base import Source
 
+Decoded = TypeVar("Decoded")
 _BLOCK_HEAD, _CHUNK_HEAD = 24, 40
 _BLOCK_FIELDS = ("block header hash", 8), ("previous chunk", 8), ("next chunk", 8)
 _CHUNK_FIELDS = (
@@ -57,21 +58,19 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
         *extents.starts.tolist(),
         int(extents.ends[-1]) if len(extents) else source.size - BLOCK,
     ]
-    footer = edges[-1]
-    for first, last in ((0, place), (place, place + 1), (place + 1, len(extents))):
-        if first >= min(last, len(extents)):
-            continue
-        start, end = edges[first], edges[last]
-        if last == first + 1 == place + 1:
-            inside = record - int(extents.firsts[place])
-            yield chunks.region(start, end, f"chunk {place}", record, inside)
-            continue
-        count = int(extents.firsts[last] - extents.firsts[first])
-        for one in several(start, end - start, first, last - first, "chunk"):
-            yield replace(one, note=f"{count} records")
+
+    def others(first: int, last: int) -> Iterator[Region]:
+        start, note = edges[first], f"{extents.firsts[last] - extents.firsts[first]} records"
+        return several(start, edges[last] - start, first, last - first, "chunk", note)
+
+    yield from others(0, place)
+    if place < len(extents):
+        inside = record - int(extents.firsts[place])
+        yield chunks.region(edges[place], edges[place + 1], f"chunk {place}", record, inside)
+        yield from others(place + 1, len(extents))
     end = source.size - BLOCK
     note = f"{len(extents)} chunks, {num_records} records"
-    yield replace(chunks.region(footer, end, "footer"), note=note)
+    yield replace(chunks.region(edges[-1], end, "footer"), note=note)
     yield chunks.region(end, source.size, "postscript")
     check_record(record, num_records)
 
@@ -124,7 +123,7 @@ class _Chunks:
         head = _joined(data, start, _CHUNK_HEAD)
         if len(head) < _CHUNK_HEAD:
             raise TruncatedError("the header of a chunk is cut", byte=start + len(data))
-        states, count, decoded = self._compared(data, start, end)
+        states, decoded, frames = self._decoded(data, start, end)
         at = 0
         for field in _numbers(head, 0, _CHUNK_FIELDS):
             where = _place(start, at)
@@ -135,63 +134,54 @@ class _Chunks:
         size = int.from_bytes(head[8:16], "little")
         first = _place(start, at)
         stop = min(max(_place(start, at + size - 1) + 1, first) if size else first, end)
-        headers = (b for b in range(-(-first // BLOCK) * BLOCK, stop, BLOCK) if b > start)
-        blocks = [_block_header(data, start, b) for b, _ in zip(headers, range(MOST), strict=False)]
+        blocks = range(max(-(-first // BLOCK), start // BLOCK + 1) * BLOCK, stop, BLOCK)[:MOST]
+        headers = tuple(_block_header(data, start, block) for block in blocks)
         codec = _CODECS.get(_joined(data, start, at + 1)[at:][0] if size else 0, "")
         note = f"{codec}, decodes to {decoded} bytes" if chr(head[24]) == "r" else ""
-        yield Region(first, stop - first, "data", None, note, tuple(blocks))
-        if record >= 0 and states["data hash"][0] == OK:
-            yield self._record(data, (start, end, count, decoded), record, inside)
+        yield Region(first, stop - first, "data", None, note, headers)
+        if record >= 0 and frames is not None:
+            if inside >= len(frames):
+                raise FormatError("the chunk has fewer records than the footer says", byte=start)
+            yield _record(frames, record, inside)
         yield from padding(stop, end)
 
-    def _compared(
+    def _decoded(
         self, data: _core.Buffer, start: int, end: int
-    ) -> tuple[dict[str, tuple[str, str]], int, int]:
-        """The states of the two hashes, the number of records and their bytes."""
+    ) -> tuple[dict[str, tuple[str, str]], int, _core.Frames | None]:
+        """The states of the two hashes, the bytes of the records, and the records if both hashes are right."""
+        states: dict[str, tuple[str, str]] = dict.fromkeys(_HASHES, ("", "not computed"))
+        header, states["header hash"] = self._compared(lambda: _core.riegeli_head(data, start))
+        kind, _, count, decoded = header or (0, 0, 0, 0)
+        if kind != ord("r"):
+            return states, decoded, None
+        chunk = 0, end - start, start, count, decoded
+        frames, states["data hash"] = self._compared(lambda: self._frames(data, chunk))
+        return states, decoded, frames
+
+    def _compared(self, decode: Callable[[], Decoded]) -> tuple[Decoded | None, tuple[str, str]]:
+        """What decoding gives, or None if a hash is wrong, and the state and the note of the hash."""
         try:
-            kind, _, count, decoded = _core.riegeli_head(data, start)
+            return decode(), (OK, "ok")
         except _core.KernelError as error:
-            self._refuse_other(error)
-            return {"header hash": _differs(error), "data hash": ("", "not computed")}, 0, 0
-        states = {"header hash": (OK, "ok"), "data hash": ("", "not computed")}
-        if kind == ord("r"):
-            try:
-                self._frames(data, (start, end, count, decoded))
-                states["data hash"] = (OK, "ok")
-            except _core.KernelError as error:
-                self._refuse_other(error)
-                states["data hash"] = _differs(error)
-        return states, count, decoded
+            found = error_from(error.args[0], file=self._source.path, record=None)
+            if not isinstance(found, ChecksumError):
+                raise found from None
+            computed = error.args[0].found
+            note = "DIFFERS" if computed is None else f"DIFFERS: computed {computed:#018x}"
+            return None, (DIFFERS, note)
 
-    def _refuse_other(self, error: _core.KernelError) -> None:
-        """Raise the error of a fault that is not a wrong hash."""
-        found = error_from(error.args[0], file=self._source.path, record=None)
-        if not isinstance(found, ChecksumError):
-            raise found from None
-
-    def _frames(self, data: _core.Buffer, chunk: tuple[int, int, int, int]) -> _core.Frames:
-        start, end, count, decoded = chunk
-        numbers = (0, end - start, start, count, decoded)
-        self._options.limits.check("member_bytes", decoded)
-        return unpack(data, [np.array([n], np.uint64) for n in numbers], self._options)
-
-    def _record(
-        self, data: _core.Buffer, chunk: tuple[int, int, int, int], record: int, inside: int
-    ) -> Region:
-        """One record, where it is in the bytes that the chunk decodes to."""
-        frames = self._frames(data, chunk)
-        if inside >= len(frames):
-            raise FormatError("the chunk has fewer records than the footer says", byte=chunk[0])
-        at = int(as_numpy(frames[:inside].lengths()).sum()) if inside else 0
-        payload = frames.payload(inside)
-        parts = example_regions(payload, at)
-        found = Region(at, len(payload), f"record {record}", text_of(payload), "", parts)
-        return found.moved("decoded values of the chunk")
+    def _frames(self, data: _core.Buffer, chunk: tuple[int, ...]) -> _core.Frames:
+        self._options.limits.check("member_bytes", chunk[-1])
+        return unpack(data, [np.array([n], np.uint64) for n in chunk], self._options)
 
 
-def _differs(error: _core.KernelError) -> tuple[str, str]:
-    found = error.args[0].found
-    return DIFFERS, "DIFFERS" if found is None else f"DIFFERS: computed {found:#018x}"
+def _record(frames: _core.Frames, record: int, inside: int) -> Region:
+    """One record, where it is in the bytes that the chunk decodes to."""
+    at = int(as_numpy(frames[:inside].lengths()).sum()) if inside else 0
+    payload = frames.payload(inside)
+    parts = example_regions(payload, at)
+    found = Region(at, len(payload), f"record {record}", text_of(payload), "", parts)
+    return found.moved("decoded values of the chunk")
 
 
 def _block_header(data: _core.Buffer, start: int, at: int) -> Region:

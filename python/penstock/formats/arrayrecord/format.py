@@ -121,8 +121,8 @@ class ArrayRecordReader(Reader):
         self.schema: pa.Schema = self._decoder.schema
 
     def _sample(self, infer_records: int | str) -> tuple[dict[str, Any], InferredFrom]:
-        """Return facts about the first records (or all), and how many were read. Damage is skipped, as reading reports
-        it later, but raises an error with infer_records="all" and damage="error"."""
+        """Return facts about the first records (or all), and how many were read. Damage is skipped here, because
+        reading reports it later. Only with infer_records="all" and damage="error" does it raise an error."""
         everything = infer_records == "all"
         left = self.num_records if everything else int(infer_records)
         parts: list[dict[str, Any]] = []
@@ -166,7 +166,8 @@ class ArrayRecordReader(Reader):
         return Chunk(record, count, start, end, (first, last))
 
     def pick(self, records: np.ndarray) -> Iterator[tuple[Chunk[tuple[int, int]], np.ndarray]]:
-        """Yield all records together, so that no chunk is unpacked twice, or in parts if each chunk has one record."""
+        """Yield all records together, so that no chunk is unpacked twice. If each chunk has only one record, yield them
+        in parts."""
         records = np.asarray(records, np.int64)
         check_records(records, self.num_records, self._path)
         if not len(records):

@@ -25,8 +25,8 @@ from penstock.storage.pyarrow_files import Bytes, Splice, translated
 
 
 class Entry(NamedTuple):
-    """A record batch: its number, its number in the footer (which differs if batches were skipped), its first record,
-    its message, and the dictionary messages that a stream sent for it."""
+    """A record batch: its number, its number in the footer (different if batches were skipped), its first record and
+    its message. If it is in a stream, also the dictionary messages that were sent for it."""
 
     number: int
     block: int
@@ -82,7 +82,7 @@ class Batches:
             for message in walk_stream(self._data.read, self._size, self._options.limits):
                 if message.kind == DICTIONARY:
                     before = current.get(message.dictionary, ()) if message.is_delta else ()
-                    # Keep the order of arrival, as one dictionary may use another.
+                    # Keep the order of arrival, because one dictionary may use another.
                     current.pop(message.dictionary, None)
                     current[message.dictionary] = (*before, message)
                     unused = message
@@ -90,7 +90,8 @@ class Batches:
                     unused = None
                     yield 0, message, tuple(m for group in current.values() for m in group)
             if unused is not None:
-                # No batch follows, whose reading would verify these dictionaries.
+                # No batch follows that uses these dictionaries. Reading such a batch would verify
+                # them.
                 self._check_dictionaries(unused, [m for g in current.values() for m in g])
         except FormatError as error:
             # Without a footer, messages after a broken header cannot be found.
@@ -112,7 +113,7 @@ class Batches:
         if self._options.damage == "error":
             raise error.at(file=self._path)
         region = SkippedRegion(self._path, start, end, None, error.message)
-        if region not in self.skipped:  # after Ctrl-C, the search starts again
+        if region not in self.skipped:  # after Ctrl-C, the search starts again and finds it again
             self.skipped.append(region)
 
     def _entry(self, number: int) -> Entry | None:
@@ -126,9 +127,8 @@ class Batches:
                 try:
                     entry = next(self._finding, None)
                 except FormatError as error:
-                    self._failure = (
-                        error  # the generator has ended, so raise this error again later
-                    )
+                    # The generator has ended, so raise this error again for later batches.
+                    self._failure = error
                     raise
                 except BaseException:
                     # The generator has ended, although there may be more batches.
@@ -175,7 +175,7 @@ def placed(path: str, message: Message) -> Generator[None, None, None]:
 def stream_of(
     data: Bytes, start: Message | None, messages: Iterable[Message], places: tuple[int, ...]
 ) -> Any:
-    """Open a separate stream of the schema message `start` and some messages."""
+    """Open a pyarrow stream that consists of the schema message `start` and some other messages."""
     assert start is not None, "a stream has a schema"
     ranges = [(piece.start, piece.end - piece.start) for piece in (start, *messages)]
     return pa.ipc.open_stream(

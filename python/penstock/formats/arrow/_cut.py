@@ -56,8 +56,8 @@ class _Column:
     children: tuple[_Column, ...]
 
     def check_nulls(self, read: Read) -> None:
-        """Raise FormatError if a bitmap has another number of nulls than the header. No other check would find a
-        changed bit in a bitmap."""
+        """Raise FormatError if a bitmap's number of nulls differs from the header. No other check would find a changed
+        bit in a bitmap."""
         if self.nulls:
             bits = _part(read, self.buffers[0], 0, -(-self.length // 8))
             there = pa.Array.from_buffers(pa.bool_(), self.length, [None, bits]).true_count
@@ -126,7 +126,8 @@ class _Column:
 
 
 def _from_its_first(entries: Any) -> Any:
-    """Return the entries of a map with array offset 0, as pyarrow's maps ignore the offset of their entries."""
+    """Return the entries of a map as an array with offset 0, because pyarrow's maps ignore the offset of their
+    entries."""
     return pa.StructArray.from_arrays(entries.flatten(), fields=list(entries.type))
 
 
@@ -206,8 +207,8 @@ class Cutter:
         return self._laid_out(batch).num_bytes
 
     def reader(self, batch: Message) -> Read:
-        """Return a function that reads the bytes of a batch. For a compressed batch, it serves one thread, and reading
-        backward is expensive."""
+        """Return a function that reads the bytes of a batch. For a compressed batch, only one thread may use the
+        function, and reading backward is expensive."""
         found = self._laid_out(batch)
         return self._body(batch) if found.unpacked is None else self._contents(found).read
 
@@ -248,7 +249,7 @@ class Cutter:
                 return pa.py_buffer(b"")
             found = self._data.source.read(batch.body + at, length)
             if len(found) < length:
-                raise ChangedError("the file was cut while it was open")
+                raise ChangedError("the file was truncated while it was open")
             return pa.py_buffer(found)
 
         return read
@@ -277,7 +278,7 @@ class Cutter:
 
 
 def check_length(batch: Message, found: int) -> None:
-    """Raise FormatError if a batch or one of its arrays has another length than the batch's header says."""
+    """Raise FormatError if the length of a batch or of one of its arrays differs from the batch's header."""
     if found != batch.num_records:
         raise FormatError(
             "the length of a batch contradicts its header",
@@ -349,8 +350,8 @@ def _check_room(type_: Any, length: int, own: list[_Place], children: tuple[_Col
 
 
 def _can_cut(type_: Any, *, has_views: bool) -> bool:
-    """Whether rows of such an array can be read without all of it. They cannot if values may be anywhere: in
-    dictionaries, unions and runs, and in views if reading backward is expensive."""
+    """Whether rows of such an array can be read without reading the whole array. They cannot if values may be anywhere:
+    in dictionaries, unions and runs, and in views if reading backward is expensive."""
     if isinstance(type_, pa.BaseExtensionType):
         return _can_cut(type_.storage_type, has_views=has_views)
     if _is_by_offsets(type_) or kinds.is_fixed_size_list(type_) or kinds.is_struct(type_):

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.contract.format import check_record
-from penstock.contract.regions import MOST, Region, constant, damaged, group, padding, several
+from penstock.contract.regions import (
+    MOST,
+    Region,
+    constant,
+    damaged,
+    first_of,
+    group,
+    padding,
+    several,
+)
 from penstock.errors import FormatError, PenstockError
 from penstock.limits import Limits
 from penstock.storage.arrow_messages import (
@@ -118,11 +127,9 @@ class _Messages:
         waiting, self._waiting = self._waiting, []
         if waiting:
             start, count = waiting[0].start, len(waiting)
+            note = f"{sum(message.num_records for message in waiting)} records"
             first = self._num_batches - count
-            (one,) = several(start, waiting[-1].end - start, first, count, "record batch")
-            records = sum(message.num_records for message in waiting)
-            name = one.name.replace("batchs", "batches")
-            yield replace(one, name=name, note=f"{records} records")
+            yield from several(start, waiting[-1].end - start, first, count, "record batch", note)
 
     def _one(self, message: Message, name: str) -> Region:
         length = message.end - message.start
@@ -137,26 +144,17 @@ class _Messages:
         yield Region(at, 4, "metadata length", message.body - at - 4)
         yield Region(at + 4, message.body - at - 4, "metadata")
         if message.end > message.body:
-            body = message.end - message.body
-            yield group("body", message.body, body, self._buffers(message))
+            length = message.end - message.body
+            is_batch = message.kind == BATCH
+            buffers = first_of(self._buffers(message), message.end, "buffers") if is_batch else ()
+            between = "padding" if is_batch else ""
+            yield group("body", message.body, length, buffers, between=between)
 
     def _buffers(self, message: Message) -> Iterator[Region]:
-        if message.kind != BATCH:
-            return
         found = read_layout(self.read, message)
         codec = _CODECS.get(found.codec, "another codec")
-        at = message.body
         for number, (offset, length) in enumerate(found.buffers):
-            start = message.body + offset
-            if not at <= start <= start + length <= message.end:
-                raise FormatError("a buffer lies outside its batch", byte=message.start)
-            if number == MOST:
-                yield Region(start, message.end - start, "more buffers")
-                return
-            yield from padding(at, start)
-            yield Region(start, length, f"buffer {number}", note=codec)
-            at = start + length
-        yield from padding(at, message.end)
+            yield Region(message.body + offset, length, f"buffer {number}", note=codec)
 
 
 def _name(message: Message) -> str:

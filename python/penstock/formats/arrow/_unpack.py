@@ -123,8 +123,8 @@ class _Stream:
         self._end = 0
 
     def reaches(self, start: int) -> bool:
-        """Whether bytes from `start` on can still be read. The bytes of the last read are kept, as consecutive parts of
-        a batch may share bytes at their border."""
+        """Whether bytes from `start` on can still be read. The bytes of the last read are kept, because consecutive
+        parts of a batch may share bytes at their border."""
         return start >= self._end - self._kept.size
 
     def read(self, start: int, length: int) -> Any:
@@ -163,7 +163,8 @@ class InTurn:
 
     def __init__(self, make: Callable[[], Callable[[int], Any]]) -> None:
         self._make = make
-        """Restarts at the first part. Returns a function that makes a part by number, and is called in order."""
+        """Starts again at the first part: returns a function that makes a part, given its number. It is called in
+        order."""
         self._lock = Lock()
         self._begin()
 
@@ -193,7 +194,7 @@ class InTurn:
         try:
             self._made[self._next] = self._part(self._next)
         except Exception as error:
-            # A copy, as the frames of a traceback would keep the file open.
+            # A copy, because the frames of a traceback would keep the file open.
             self._failure = copy(error)
             raise
         except BaseException:

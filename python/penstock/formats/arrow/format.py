@@ -4,7 +4,7 @@ The layout and its specification are in `arrow_messages.py`. A chunk is a record
 positions of its batches. The batches of a stream are found by reading the headers of its messages once. So both allow
 cheap random access and cheap counting.
 
-pyarrow trusts the numbers in a batch, so a manipulated file could end the process when its arrays are read. So every
+pyarrow trusts the numbers in a batch, and a manipulated file could crash the process when its arrays are read. So every
 batch is validated in full before the caller gets it.
 """
 
@@ -76,7 +76,7 @@ from penstock.tuned import ARROW_GROUP_BYTES, ARROW_WHOLE_BYTES
 FEATHER_1 = b"FEA1"
 KEPT_BATCHES = 4096
 PART_BYTES = 8 << 20
-"""A batch larger than two of these is read in parts, to bound memory."""
+"""The size of a part. A batch larger than two parts is read in parts, to limit memory."""
 RUN_BYTES = 32 << 10
 """How many bytes of a batch are read together for a few of its rows."""
 RUN_COSTS = 256 << 10
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
     entry: Entry
     first: int
     part: Callable[[], Any] | None = None
-    """Returns the rows, if earlier rows must be read before them."""
+    """Reads these rows and any earlier ones that must be read first. None if the rows can be read directly."""
     places: Sequence[int] = ()
     """The columns that `part` returns."""
 
@@ -208,7 +208,7 @@ class ArrowReader(Reader):
             yield Chunk(entry.first_record, message.num_records, message.start, message.end, entry)
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        """Yield the batches and the skipped regions between them. Small batches are grouped, as handing a task to
+        """Yield the batches and the skipped regions between them. Small batches are grouped, because handing a task to
         another thread takes as long as reading a few hundred kilobytes."""
         group: list[Stretch] = []
         num_bytes = done = 0
@@ -383,7 +383,8 @@ class ArrowReader(Reader):
             return batch
 
     def _pool(self, places: tuple[int, ...]) -> Pool[Any]:
-        """Return the pool of file readers for one projection, as only one thread may use a pyarrow reader at a time."""
+        """Return the pool of file readers for one projection. It is needed because only one thread may use a pyarrow
+        reader at a time."""
         file = self._bytes.file  # not `self`, which has the pool: that would be a cycle
 
         def make() -> Any:

@@ -7,11 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.columns.batches import conform, same_columns
-from penstock.columns.waiting import Waiting
-from penstock.contract.format import Writer
+from penstock.contract.grouping import GroupWriter
 from penstock.storage.base import Sink
-from penstock.storage.pyarrow_files import SinkFile, writable
+from penstock.storage.pyarrow_files import writable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +27,14 @@ class ArrowOptions:
     """Bytes of values. A batch ends at either limit."""
 
 
-class ArrowWriter(Writer):
+class ArrowWriter(GroupWriter):
     """Writes one Arrow IPC file or stream."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ArrowOptions, threads: int) -> None:
         if options.compression not in (None, "none", "lz4", "zstd"):
             raise ValueError(f"compression must be None, lz4 or zstd, not {options.compression!r}")
-        self._path = sink.path
-        self._schema = schema
-        self._file = SinkFile(sink)
-        self._regroup = Waiting(
-            schema, group_records=options.batch_records, group_bytes=options.batch_bytes
-        )
+        records, num_bytes = options.batch_records, options.batch_bytes
+        super().__init__(sink, schema, group_records=records, group_bytes=num_bytes)
         self._known: dict[int, Any] = {}
         self._unify = not options.stream
         with writable(sink.path):
@@ -51,15 +45,9 @@ class ArrowWriter(Writer):
             )
             start = pa.ipc.new_stream if options.stream else pa.ipc.new_file
             file = pa.PythonFile(self._file, mode="w")
-            self._writer: Any = start(file, schema, options=self._settings)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of output so far, with an estimate for records that wait for their batch."""
-        return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
+            self._writer = start(file, schema, options=self._settings)
 
     def _size_of(self, group: Any) -> int:
-        """Return the bytes that a batch would take in the file."""
         file = pa.MockOutputStream()
         with (
             writable(self._path),
@@ -68,17 +56,12 @@ class ArrowWriter(Writer):
             s.write_batch(group)
         return file.size()
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
-        for group in self._regroup.add(batch):
-            self._write_group(group)
-
     def _write_group(self, group: Any) -> None:
         with writable(self._path):
             self._writer.write_batch(self._unified(group) if self._unify else group)
 
     def _unified(self, group: Any) -> Any:
-        """Return a batch whose dictionaries extend the earlier ones, as a file, unlike a stream, cannot replace
+        """Return a batch whose dictionaries extend the earlier ones, because a file, unlike a stream, cannot replace
         dictionaries."""
         columns = list(group.columns)
         for place, column in enumerate(columns):
@@ -95,21 +78,6 @@ class ArrowWriter(Writer):
         if not columns:
             return group
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
-
-    def close(self) -> None:
-        """Write the remaining records and the footer. The sink stays open."""
-        if self._writer is None:
-            return
-        for group in self._regroup.rest():
-            self._write_group(group)
-        with writable(self._path):
-            self._writer.close()
-        self._writer = None
-        self._file.drain()
-
-    def __del__(self) -> None:
-        if getattr(self, "_writer", None) is not None:
-            self._file.abandon()
 
 
 def _codec(options: ArrowOptions) -> Any:

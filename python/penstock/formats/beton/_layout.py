@@ -161,8 +161,8 @@ def descriptor(field: Field) -> bytes:
 
 
 def read_layout(source: Source, custom: Mapping[str, str]) -> Layout:
-    """Read and check the header and the descriptors. `custom` has NumPy's name of the dtype of each user-defined field
-    in a row, such as "<u8,<u8".
+    """Read and check the header and the descriptors. For each user-defined field, `custom` has the name of its NumPy
+    dtype in a row, such as "<u8,<u8".
 
     Raises:
         TruncatedError: the file is shorter than its header says, or was never finished.

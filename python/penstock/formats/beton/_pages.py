@@ -1,7 +1,7 @@
 """Writes the bytes of a .beton: first the values into pages, then the rows before the pages and the table after them.
 
 The number of rows is known only at the end, so one page is left free for the header and the rows. If the rows need
-more, the pages in their place are copied to the end. These are few, as a row has a few bytes and its values have
+more, the pages in their place are copied to the end. These are few, because a row has a few bytes and its values have
 thousands. Until the end, the rows and the table are in memory, or in unnamed temporary files if they are large.
 """
 

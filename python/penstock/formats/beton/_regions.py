@@ -37,7 +37,7 @@ _HEADER = named(
     "version H, number of fields H, page size I, number of records Q, allocation table offset Q"
 )
 _KINDS = {0: "float", 1: "int", 2: "image", 3: "bytes", 4: "ndarray", 5: "json", 6: "tensor"}
-_STEP = 1 << 16
+_STEP_BYTES = ENTRY.itemsize << 16
 _MOST_SHOWN = 1 << 12
 
 
@@ -54,7 +54,8 @@ def file_regions(source: Source, record: int, custom: Mapping[str, str]) -> Iter
 
     def described(at: int) -> Region:
         data = read(source, at, row_bytes, "a row")
-        return group(f"row of record {record}", at, row_bytes, _row(data, at, layout))
+        name, values = f"row of record {record}", _row(data, at, layout)
+        return group(name, at, row_bytes, values, between="padding")
 
     end = layout.rows_start + row_bytes * layout.num_records
     table = rows(layout.rows_start, row_bytes, layout.num_records, record, described)
@@ -64,7 +65,8 @@ def file_regions(source: Source, record: int, custom: Mapping[str, str]) -> Iter
     yield from padding(end, start)
     note = f"{-(-(layout.table_start - start) // layout.page_bytes)} pages"
     values = _values(source, layout, entries, start)
-    yield group("pages", start, layout.table_start - start, values, note=note)
+    between = "values of other records" if entries else ""
+    yield group("pages", start, layout.table_start - start, values, None, note, between)
     yield _table(source, layout, record, entries)
     check_record(record, layout.num_records)
 
@@ -85,10 +87,8 @@ def _descriptors(source: Source, count: int) -> Iterator[Region]:
 def _row(data: bytes, start: int, layout: Layout) -> Iterator[Region]:
     """The values of a row, field by field."""
     (row,) = np.frombuffer(data, layout.row)
-    end = 0
     for field in layout.fields:
         dtype, at = _place(layout.row, field.name)
-        yield from padding(start + end, start + at)
         where = start + at, dtype.itemsize
         if dtype.names is None or field.kind not in _KINDS:
             value = row[field.name]
@@ -96,8 +96,6 @@ def _row(data: bytes, start: int, layout: Layout) -> Iterator[Region]:
             yield Region(*where, f"{field.name} {name}".strip(), str(value))
         else:
             yield Region(*where, field.name, children=tuple(_parts(row[field.name], start + at)))
-        end = at + dtype.itemsize
-    yield from padding(start + end, start + len(data))
 
 
 def _parts(value: Any, start: int) -> Iterator[Region]:
@@ -117,22 +115,19 @@ def _entries(source: Source, layout: Layout, record: int) -> list[tuple[int, int
     count = len(layout.stored)
     if record >= layout.num_records or not count:
         return []
+    found = set[tuple[int, int, int]]()
     # Written by one process, the entries are in order.
     guess = min(record * count * ENTRY.itemsize, size)
-    found = _in_piece(source, layout.table_start + guess, count * ENTRY.itemsize, record)
-    at = 0
-    while len(found) < count and at < min(size, WALK_BYTES):
-        found += _in_piece(source, layout.table_start + at, _STEP * ENTRY.itemsize, record)
-        found = sorted(set(found))
-        at += _STEP * ENTRY.itemsize
-    return found
-
-
-def _in_piece(source: Source, start: int, length: int, record: int) -> list[tuple[int, int, int]]:
-    data = source.read(start, length).to_bytes()
-    table = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
-    mine = np.flatnonzero(table["record"] == record)[:_MOST_SHOWN].tolist()
-    return [(start + n * ENTRY.itemsize, int(table["ptr"][n]), int(table["size"][n])) for n in mine]
+    for at in (guess, *range(0, min(size, WALK_BYTES), _STEP_BYTES)):
+        start = layout.table_start + at
+        data = source.read(start, _STEP_BYTES).to_bytes()
+        table = np.frombuffer(data, ENTRY, len(data) // ENTRY.itemsize)
+        for n in np.flatnonzero(table["record"] == record)[:_MOST_SHOWN].tolist():
+            _, ptr, value_bytes = table[n].tolist()
+            found.add((start + n * ENTRY.itemsize, ptr, value_bytes))
+        if len(found) >= count:
+            break
+    return sorted(found)
 
 
 def _values(
@@ -145,11 +140,8 @@ def _values(
         if not at <= ptr <= ptr + size <= layout.table_start:
             message = "an entry gives a value a place where none can be"
             raise FormatError(message, byte=entry, found=f"{size} bytes at {ptr}")
-        yield from padding(at, ptr, "values of other records")
         yield _value(source, ptr, size, names.get((entry, ptr, size)))
         at = ptr + size
-    if entries:
-        yield from padding(at, layout.table_start, "values of other records")
 
 
 def _value(source: Source, ptr: int, size: int, field: Field | None) -> Region:

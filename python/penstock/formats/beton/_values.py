@@ -1,8 +1,9 @@
 """The values of a .beton: where the values of some records are, and their bytes as Arrow arrays.
 
 Rows hold the places of values, but only the allocation table has the length of a JPEG. The table has one entry per
-stored value, in any order. A single writer leaves the entries in the order of records and fields, so a record's entries
-are first read at their place in that order. If they are elsewhere, the whole table is read once and sorted by place.
+stored value, in any order. A single writer leaves the entries in the order of records and fields, so the entries of a
+record are first looked up at the place that follows from this order. If they are elsewhere, the whole table is read
+once and sorted by place.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ class Values:
         return in_bytes(self._source.gather(pa.array(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
-        """Return the whole table, sorted by place. Empty values are left out, as they share their place with others."""
+        """Return the whole table, sorted by place. Empty values are left out, because they share their place with other
+        values."""
         with self._lock:
             if self._sorted is None:
                 self._sorted = self._read_table()
@@ -191,7 +193,7 @@ class Values:
 
     def _check_length(self, data: _core.Buffer, length: int) -> None:
         if len(data) < length:
-            raise ChangedError("the file was cut while it was open")
+            raise ChangedError("the file was truncated while it was open")
 
     # -- their bytes -------------------------------------------------------------------------------
 

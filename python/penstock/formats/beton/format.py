@@ -1,7 +1,7 @@
 r"""FFCV's .beton, version 2: rows of fixed size, with the places of their values in large pages.
 
 All numbers are little-endian. There are no checksums. Source: the files and behaviour of ffcv 1.0.2 (https://ffcv.io),
-as there is no written specification.
+because there is no written specification.
 
     bytes                  what
     24                     header: u16 version (2), u16 fields, u32 bytes of a page (a power of two
@@ -77,8 +77,8 @@ class BetonReadOptions:
     """Options for reading a .beton."""
 
     custom_fields: dict[str, str] = field(default_factory=dict[str, str])
-    """The NumPy dtype of the metadata of each user-defined field, such as "<f4,<f4", as files do not store it. The
-    field's column holds these metadata bytes of each record."""
+    """For each user-defined field, the NumPy dtype of its metadata in a row, such as "<f4,<f4". Files do not store it.
+    The field's column holds these metadata bytes of each record."""
 
 
 class BetonFormat(Format):
@@ -145,7 +145,7 @@ class BetonFormat(Format):
 
 
 def _is_descriptor(data: bytes) -> bool:
-    """Whether the data is a known type and a name."""
+    """Whether the data starts with a known type and a name."""
     name, _, rest = data[1:].partition(b"\0")
     return (data[0] <= TENSOR or data[0] == CUSTOM) and name != b"" and name.isascii() and (
         not rest.strip(b"\0")
@@ -241,11 +241,11 @@ class BetonReader(Reader):
 
     def _as_rows(self, data: _core.Buffer, count: int) -> np.ndarray:
         if len(data) < count * self._layout.row.itemsize:
-            raise ChangedError("the file was cut while it was open", file=self._path)
+            raise ChangedError("the file was truncated while it was open", file=self._path)
         return in_bytes(data, self._layout.row)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], np.ndarray]]:
-        """Yield all records in one pair, as each row is read directly."""
+        """Yield all records in one pair, because each row is read directly."""
         check_records(records, self.num_records, self._path)
         if len(records):
             end = self._layout.table_start

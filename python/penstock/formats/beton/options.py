@@ -33,7 +33,7 @@ class BetonOptions:
     """Whether to raise an error for images that would be re-encoded or lose their transparency, and for class labels,
     whose names would be lost."""
     page_bytes: int = 8 << 20
-    """A power of two from 2 MiB to 2 GiB. All values of a record are in one page."""
+    """The size of a page in bytes: a power of two from 2 MiB to 2 GiB. All values of a record are in one page."""
 
 
 def check_options(options: BetonOptions) -> None:

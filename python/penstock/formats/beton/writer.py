@@ -77,8 +77,8 @@ class BetonWriter(Writer):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the rows, values and table entries so far. After `close`, bytes of the file: until then its whole
-        pages would count 16 MiB for a few records."""
+        """Bytes of the rows, values and table entries so far. After `close`, the bytes of the file. Before, the file's
+        size would be misleading: with whole pages, it is 16 MiB even for a few records."""
         return self._pages.num_bytes if self._is_closed else self._pages.record_bytes
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -154,7 +154,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
     if not batch.num_rows:
         return []
     if not is_decoding and batch.nbytes <= _PIECE_BYTES:
-        return [batch.num_rows]  # the split changes no byte of the file
+        return [batch.num_rows]  # one piece; splitting would not change the file's bytes
     sizes = sum((record_bytes(column) for column in batch.columns), start=0)
     if is_decoding:
         pixels = (pixel_bytes(column) for column in batch.columns if is_image(column.type))
@@ -165,7 +165,7 @@ def _piece_ends(batch: Any, is_decoding: bool) -> list[int]:
 
 
 def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
-    """Fill everything about values into the rows, except their places."""
+    """Write everything about the values into the rows, except their places."""
     field = column.field
     if not field.is_stored:
         rows[field.name] = stored.row
@@ -177,8 +177,8 @@ def _fill(rows: np.ndarray, column: BetonColumn, stored: Stored) -> None:
 
 
 def _interleaved(values: list[Any]) -> tuple[np.ndarray | list[memoryview], np.ndarray]:
-    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero byte, as ffcv
-    would otherwise treat the next value as empty too."""
+    """Return the values of all fields, record by record, and their sizes. An empty value becomes one zero byte, because
+    ffcv would otherwise treat the next value as empty, too."""
     count = len(values[0])
     if len(values) == 1 and values[0].type == pa.binary_view():
         views = memoryviews(values[0])

@@ -1,8 +1,8 @@
 """Reads values of HDF5 without libhdf5, on several threads.
 
 libhdf5 runs on one thread at a time, even while it inflates. Here it only reports where a dataset's bytes are: in one
-range, or in one range per chunk. penstock reads the values itself if the file has the bytes that NumPy has in memory,
-plain or packed with gzip, LZF and shuffle. libhdf5 reads everything else (`format.py`).
+range, or in one range per chunk. penstock reads the values itself if the file stores them as NumPy has them in memory,
+either plain or packed with gzip, LZF and shuffle. libhdf5 reads everything else (`format.py`).
 
 A chunk's values are in C order and complete, even if the dataset ends inside the chunk. They went through the filters
 of the dataset, except those whose bits are set in the chunk's mask: LZF is skipped for a chunk that it would not make
@@ -35,7 +35,7 @@ GROUP_CHUNKS = 1 << 16
 """The maximum chunks that are unpacked together."""
 
 _Part = tuple[int, slice | np.ndarray, slice]
-"""For a row of chunks: its number, which of its records, and where they go."""
+"""For a row of chunks: its number, which of its records are wanted, and where they go in the result."""
 
 
 def direct(found: Found, source: Source, lock: Lock) -> StoredArray | ChunkedArray | None:
@@ -91,7 +91,8 @@ class ChunkedArray:
         self._written: tuple[np.ndarray, np.ndarray] | None = None
         self._is_odd = False
         self._fill = np.zeros((), found.dtype)
-        # The first cell of each chunk in a row: together, these chunks hold a record.
+        # The first cell of each chunk in a row of chunks. Together, the chunks of a row hold whole
+        # records.
         axes = zip(found.shape[1:], found.chunk[1:], strict=True)
         self._columns = list(itertools.product(*(range(0, size, step) for size, step in axes)))
         # Whether one chunk holds all values of its records.
@@ -136,8 +137,8 @@ class ChunkedArray:
         return any(at + length > end for at, length, end in ends)
 
     def read(self, cut: Cut, *, alone: bool) -> np.ndarray | None:
-        """Return records. `alone` means that no other thread works on the same call. Return None if libhdf5 must read:
-        partial chunks at the end of the dataset may be stored unfiltered without a mask, an option of newer files."""
+        """Return records. `alone` means that no other thread works on the same call. Return None if libhdf5 must read
+        them: in newer files, partial chunks at the end of the dataset may be unfiltered, and no mask shows that."""
         self._index()
         if self._is_odd:
             return None
@@ -266,6 +267,6 @@ class ChunkedArray:
 
     def _check(self, starts: np.ndarray, lengths: np.ndarray) -> None:
         path, size = self._place.source.path, self._place.size
-        # No sum, as it could overflow.
+        # Not as a sum, which could overflow.
         if ((starts < 0) | (lengths > size) | (starts > size - lengths)).any():
             raise TruncatedError("a chunk extends beyond the end of the file", file=path, byte=size)

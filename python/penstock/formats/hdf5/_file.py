@@ -1,8 +1,8 @@
 """The datasets of an HDF5 file. They are found without opening other files, and checked before their values are read.
 
 Only hard links are followed. These are errors: an external link, a dataset whose values are in other files (external
-storage, virtual datasets), and a dataset that needs a filter from a plug-in. A soft link is skipped, as its target in
-this file has another name.
+storage, virtual datasets), and a dataset that needs a filter from a plug-in. A soft link is skipped, because its target
+is found under its own name if it is in this file.
 
 libhdf5 reads the file through `_Guarded`, which checks each heap of texts and lists: some broken heaps would make
 libhdf5 loop forever. Names are listed in stored order. For any other order libhdf5 builds a table, and if a broken file
@@ -42,13 +42,13 @@ FILTERS = {**dict(enumerate(_BUILT_IN, 1)), 32000: "lzf"}
 """The filters that are part of libhdf5 and h5py. Any other filter would be loaded from a library."""
 MOST_DATASETS = 1 << 16
 MOST_PIECES = 1 << 16
-"""The maximum chunks that hold parts of one record, unless the file has more bytes. Chunks that were never written take
-no bytes."""
+"""One record may be divided among at most this many chunks, or as many as the file has bytes if that is more. The
+file's size alone is no limit, because chunks that were never written take no bytes."""
 MOST_ATTRIBUTES = 256
 MOST_ATTRIBUTE_BYTES = 1 << 16
 _CACHE_BYTES = 4 << 20
 _IN_WRITING = 0x05
-"""Flags of a superblock: a writer has the file open, or a writer that allows readers."""
+"""Flags of a superblock: the file is open for writing, or for writing while others read it."""
 _HEAP = b"GCOL\1"
 """The first bytes of a heap of texts and lists."""
 _OBJECT_HEAD = 16
@@ -123,7 +123,7 @@ class _Guarded(PositionedFile):
 
 
 def open_file(source: Source) -> Any:
-    """Open a file with h5py. The file must be closed before Python exits, as libhdf5 would read its bytes
+    """Open a file with h5py. The file must be closed before Python exits, because libhdf5 would read its bytes
     afterwards."""
     h5py = h5py_or_error()
     with translated(source.path):
@@ -151,21 +151,23 @@ def _check_superblock(source: Source, file: Any, lengths: int) -> None:
     block = source.read(file.userblock_size, 12).to_bytes()
     if block[8] >= 3 and block[11] & _IN_WRITING:
         raise FormatError(
-            "the file is marked as being written: a program writes it, or died while writing it",
-            hint="if no program writes it, h5clear -s FILE",
+            "the file is marked as being written: a program is writing it, or died while writing it",
+            hint="if no program is writing it, run h5clear -s FILE",
         )
 
 
 def _check_no_writer(path: str) -> None:
-    """Raise an error if libhdf5 holds the lock of a writer. The lock taken here to see that is released immediately, so
-    that others, including penstock, can replace or extend the file."""
+    """Raise an error if libhdf5 holds the lock of a writer. To find out, this function takes a lock, and releases it
+    immediately, so that others, including penstock, can replace or extend the file."""
     if os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0"):
         return
     with open(path, "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise BlockingIOError(error.errno, "another program writes this file", path) from None
+            raise BlockingIOError(
+                error.errno, "another program is writing this file", path
+            ) from None
         except OSError:
             pass  # the file system may not support locks
 
@@ -185,7 +187,7 @@ class Found:
 
     @property
     def record_bytes(self) -> int:
-        """The bytes of one record, without texts and lists of any length."""
+        """The bytes of one record, without texts and lists of varying length."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
 
@@ -254,8 +256,8 @@ def _is_wanted(name: str, chosen: tuple[str, ...] | None) -> bool:
 
 
 def _checked(name: str, handle: Any, limits: Limits, size: int, user_block: bool) -> Found | None:
-    """Return a dataset that may be read, or None if it has no shape. The order of the checks matters: nothing that
-    could open another file happens before it is known that the dataset needs none."""
+    """Return a dataset that may be read, or None if it has no shape. The order of the checks matters: nothing here may
+    make libhdf5 open another file, so the check for values in other files comes first."""
     h5py = h5py_or_error()
     plan = handle.get_create_plist()
     layout = plan.get_layout()
@@ -304,8 +306,8 @@ def _dtype(handle: Any) -> np.dtype[Any]:
 
 
 def _check_claims(found: Found, limits: Limits, size: int) -> None:
-    """Compare the size of a dataset with that of the file. Values that were never written take no bytes, so their
-    number is not limited otherwise."""
+    """Compare the size of a dataset with that of the file. Values that were never written take no bytes, so nothing
+    else limits their number."""
     shape, chunk, dtype = found.shape, found.chunk, found.dtype
     total = math.prod(shape) * dtype.itemsize
     most = max(limits.member_bytes, _EXPANSION * size)
@@ -328,7 +330,7 @@ def _check_claims(found: Found, limits: Limits, size: int) -> None:
 
 
 def check_chunks(found: Found) -> None:
-    """Raise FormatError for a chunk shorter than its checksum of 4 bytes, as libhdf5 removes these bytes without a
+    """Raise FormatError for a chunk shorter than its checksum of 4 bytes, because libhdf5 removes these bytes without a
     check."""
     if "fletcher32" not in found.filters:
         return

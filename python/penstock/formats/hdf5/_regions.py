@@ -20,7 +20,6 @@ from penstock.contract.regions import (
     group,
     named,
     read,
-    rows,
 )
 from penstock.errors import FormatError, TruncatedError
 from penstock.formats.hdf5._file import (
@@ -32,8 +31,7 @@ from penstock.formats.hdf5._file import (
     open_file,
     translated,
 )
-from penstock.formats.numpy.npy_header import Header
-from penstock.formats.numpy.regions import shown_values
+from penstock.formats.numpy.regions import row_regions
 from penstock.limits import Limits
 from penstock.storage.base import Source
 
@@ -47,7 +45,6 @@ _NEW = named("size of offsets B, size of lengths B, flags B")
 _OLD_PLACES = ("base address", "free-space address", "end of file address", "driver address")
 _NEW_PLACES = ("base address", "extension address", "end of file address", "root group address")
 _HEADER_1 = named("version B, reserved B, number of messages H, reference count I, header size I")
-_SHOWN_BYTES = 256
 _MOST_CHUNKS = 1 << 16
 _MOST_HASHED = 1 << 20
 _WORD = 0xFFFFFFFF
@@ -128,15 +125,13 @@ def _dataset(source: Source, found: Found, base: int, record: int) -> Iterator[R
         return
     if start + size > source.size:
         raise TruncatedError("the values reach beyond the file", byte=source.size)
-    header = Header(found.dtype, False, found.shape, start)
     row_bytes = math.prod(found.shape[1:]) * found.dtype.itemsize
-
-    def described(at: int) -> Region:
-        data = source.read(at, min(row_bytes, _SHOWN_BYTES)).to_bytes()
-        return Region(at, row_bytes, f"record {record}", shown_values(data, header))
-
-    has_rows = bool(found.shape) and row_bytes * found.shape[0] == size
-    children = rows(start, row_bytes, found.shape[0], record, described) if has_rows else ()
+    children: Iterator[Region] = iter(())
+    if found.shape and row_bytes * found.shape[0] == size:
+        children = row_regions(
+            lambda at, length: source.read(at, length).to_bytes(),
+            found.dtype, start, row_bytes, found.shape[0], record,
+        )  # fmt: skip
     yield group(f"values of {found.name}", start, size, children)
 
 

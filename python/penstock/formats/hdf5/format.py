@@ -6,10 +6,10 @@ Specification: The HDF Group, "HDF5 File Format Specification Version 3.0".
     8            0x89 "HDF\r\n" 0x1a "\n": the superblock, at 0, or at 512, 1024 ... after a user block
     ...          object headers (what a dataset is), B-trees and heaps (where its parts are), values
 
-A field is a dataset, called by its path ("data/demo_0/actions"). Its first axis counts records. All datasets must be of
-one length, or `datasets=` selects some. Values without axes and attributes become metadata of the schema and of the
-fields. No other file is opened (`_file.py`). A chunk of penstock is a run of whole chunks of HDF5, and a take reads
-each chunk that it needs once, so no chunk is inflated twice. libhdf5 runs on one thread at a time.
+A field is a dataset, called by its path ("data/demo_0/actions"). Its first axis counts records. All datasets must have
+the same length; if they differ, select some with `datasets=`. Values without axes and attributes become metadata of the
+schema and of the fields. No other file is opened (`_file.py`). A chunk of penstock is a run of whole chunks of HDF5,
+and a take reads each chunk that it needs once, so no chunk is inflated twice. libhdf5 runs on one thread at a time.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Hdf5Format(Format):
         return Hdf5Options
 
     def sniff(self, head: bytes, size: int) -> bool:
-        """Whether the file is HDF5. The superblock has its own offset, so an HDF5 file inside another file is not
+        """Whether the file is HDF5. The superblock states its own offset, so an HDF5 file inside another file is not
         detected."""
         for place in (0, 512, 1024, 2048):
             block = head[place : place + 32]
@@ -349,8 +349,8 @@ class Hdf5Reader(Reader):
 
 
 def _step(fields: list[_Field]) -> int:
-    """Return the records of a chunk: whole HDF5 chunks of the dataset with the longest chunks, among those whose chunks
-    are not too large."""
+    """Return how many records a chunk of penstock has: whole HDF5 chunks of the dataset with the longest chunks.
+    Datasets whose chunks would make it too large are not considered."""
     size = max(sum(field.record_bytes for field in fields), 1)
     wanted = max(1, min(CHUNK_BYTES // size, CHUNK_RECORDS))
     # libhdf5's cache can hold a long chunk of a small field, but not of a large field.
@@ -431,7 +431,7 @@ def _fits(stored: Any, wanted: Any) -> bool:
 
 
 def _as_lists(array: Any, type_: Any) -> Any:
-    """Convert binary to lists of uint8, if `type_` is that, as HDF5 stores both in the same way."""
+    """Convert binary to lists of uint8 if `type_` is such a list type. HDF5 stores both in the same way."""
     if array.type != pa.binary() or type_ != LISTS_OF_BYTES:
         return array
     _, offsets, data = array.buffers()

@@ -1,6 +1,6 @@
 """Writes HDF5: one chunked dataset per field, with a first axis that can grow.
 
-h5py writes to a temporary file, as it seeks while writing, and the sink gets the bytes at the end. Each dataset gets
+h5py writes to a temporary file, because it seeks while writing. The sink gets the bytes at the end. Each dataset gets
 whole chunks, always in the same order, so the bytes depend only on the records.
 """
 
@@ -46,9 +46,11 @@ class Hdf5Options:
     level: int = 4
     """The gzip level: 1 is fast, 9 is small."""
     shuffle: bool | None = None
-    """Whether to group the bytes of numbers by significance, which compresses better. None does so if compressed."""
+    """Whether to group the bytes of numbers by significance, which compresses better. With None, they are grouped if
+    the data is compressed."""
     chunk_records: int | None = None
-    """The records of a chunk. None takes a power of two for each field, of about 256 KiB."""
+    """The number of records in a chunk. None chooses a power of two for each field, so that a chunk has about 256
+    KiB."""
 
 
 def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
@@ -66,7 +68,8 @@ def _refuse_times_inside(dtype: np.dtype[Any], field: Any) -> None:
 
 
 def _as_read(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return a structure as it reads back: its members have no attributes that name the dtype of their bits."""
+    """Return the dtype with which a structure reads back. If members hold the bits of another dtype, its name is lost,
+    because members have no attributes."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.dtype((_as_read(base), shape))
@@ -143,8 +146,8 @@ class _Dataset:
         return 1 << max(0, (CHUNK_BYTES // size).bit_length() - 1)
 
     def _create(self, file: Any, chunk_records: int) -> None:
-        """Create the dataset. This waits for the first records, which have the names of labels and may be less than a
-        chunk."""
+        """Create the dataset. It can be created only when the first records have arrived: they have the names of
+        labels, and they may be too few for a whole chunk."""
         import h5py
 
         dtype: Any = self.dtype
@@ -240,7 +243,7 @@ class _Dataset:
         texts: list[str] = array.to_pylist()
         for record, text in enumerate(texts):
             if "\0" in text:
-                message = "the text has a NUL, where text ends in HDF5"
+                message = "the text has a NUL, which would end it in HDF5"
                 hint = "cast the field to binary, which is kept as bytes"
                 raise SchemaError(message, record=record, field=self.name, hint=hint)
         return texts

@@ -1,4 +1,4 @@
-"""Tables of labels as CSV. Column types are inferred, as CSV does not store them.
+"""Tables of labels as CSV. Column types are inferred, because CSV does not store them.
 
 A column becomes numbers or booleans only if penstock would write every cell in exactly the same way. So reading text as
 numbers loses nothing:

@@ -114,7 +114,8 @@ def _kind(value: object) -> str:
 
 
 def _num_elements(value: Any, limits: Limits, depth: int) -> int:
-    """Count the elements of lists in a value. Numbers, texts and booleans do not count, as they need no columns."""
+    """Count the elements of lists in a value. Numbers, texts and booleans do not count, because they need no
+    columns."""
     limits.check("nesting", depth)
     is_list = isinstance(value, list)
     found = 0

@@ -134,7 +134,7 @@ def _check_what_comes_back(table: pa.Table, data: bytes, kind: str) -> None:
         for record, (given, found) in enumerate(pairs):
             if given != found:
                 raise SchemaError(
-                    f"a {kind} table of labels would read back another value here",
+                    f"a {kind} table of labels would read back a different value here",
                     record=record,
                     field=name,
                     expected=given,

@@ -10,9 +10,9 @@
 | json | UTF-8 | arrow.json |
 | png, jpeg[:quality], jpeg_array | an image file | penstock.image |
 | pil | u32 width, height, size of mode; mode; pixels | penstock.image (PPM, PGM), see below |
-| ndarray | u8 dtype code, then as the next | list of one axis, or variable tensor |
+| ndarray | u8 dtype code, then as in the next row | list if it has one axis, else variable tensor |
 | ndarray:T | u8 axes*4 + code of the shape's integers; shape; values | the same |
-| ndarray:T:2,3 | values, fixed | fixed tensor, or list of fixed size |
+| ndarray:T:2,3 | values, fixed | fixed tensor; list of fixed size if it has one axis |
 | list[X] | u32 0, u32 count, u32 sizes, items | list of X |
 | pkl | a pickle | an error, as reading a pickle runs code |
 
@@ -80,7 +80,7 @@ class MdsColumn:
         return _type_of(self.encoding, first)
 
     def decode(self, ranges: Ranges, wanted: pa.DataType, own: pa.DataType) -> pa.Array:
-        """All values, as `own`, or as bytes or text if the caller wants that."""
+        """All values, of the type `own`, or as bytes or text if `wanted` is that."""
         if self.size is None and is_bytes(wanted):
             return binary(ranges)
         if self.encoding in TEXTS and types.is_text(wanted):

@@ -47,8 +47,8 @@ class Hashes:
 
 
 def listed_hashes(source: Source, num_records: int, options: Options) -> Hashes:
-    """Compare a shard with the index.json of its folder, if that lists it. Raise FormatError or TruncatedError if the
-    size or the number of records differs."""
+    """Compare a shard with the index.json of its folder, if the index lists the shard. Raise FormatError or
+    TruncatedError if the size or the number of records differs."""
     beside = None if options.checksums == "none" else options.beside(INDEX_NAME)
     if beside is None:
         return Hashes(source, None)

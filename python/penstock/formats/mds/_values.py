@@ -48,7 +48,7 @@ class Ranges:
 
 
 class BadValue(Exception):
-    """A value breaks a rule. The caller finds the record by the row."""
+    """Raised if a value breaks a rule of its encoding. The caller finds the record from the row."""
 
     def __init__(self, row: int, message: str, *, schema: bool = False) -> None:
         super().__init__(message)

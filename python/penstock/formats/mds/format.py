@@ -8,9 +8,9 @@ bytes        field
 ...          records     for each: uint32 LE size of every column whose size varies, then all bytes
 ```
 
-A shard describes itself. If the folder has an `index.json`, that lists the shards in order, with their sizes and hashes
-(`penstock.storage.mds_index`). A whole shard may be compressed; then its name ends with the name of the codec. The
-types of columns are in `_columns.py`. Source: the published layout of mosaicml-streaming 0.13.
+A shard describes itself. If the folder has an `index.json`, this file lists the shards in order, with their sizes and
+hashes (`penstock.storage.mds_index`). A whole shard may be compressed; then its name ends with the name of the codec.
+The types of columns are in `_columns.py`. Source: the published layout of mosaicml-streaming 0.13.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ class MDSReader(Reader):
             _check_size(self._offsets, self._plain.size or 0)
         view = in_bytes(data)
         if len(numbers) and len(view) < int((starts + ends - self._offsets[numbers]).max()):
-            raise ChangedError("the file was cut while it was open")
+            raise ChangedError("the file was truncated while it was open")
         return view, starts
 
     def _split(
@@ -345,8 +345,8 @@ class MDSReader(Reader):
     def _read_columns(
         self, numbers: np.ndarray, sizes: np.ndarray, names: list[str]
     ) -> list[Ranges]:
-        """Return the bytes of each column. Those of `names` are read column by column, so that they need no copy;
-        others are empty."""
+        """Return the bytes of each column. The columns in `names` are read one by one, so that they need no copy. The
+        other columns are empty."""
         self._check(sizes >= self._table_bytes, numbers, _SHORT)
         starts = self._offsets[numbers]
         table = self._read_ranges(starts, np.full(len(starts), self._table_bytes, np.int64))
@@ -367,7 +367,7 @@ class MDSReader(Reader):
             as_arrow(starts.astype(np.uint64)), as_arrow(lengths.astype(np.uint64))
         )
         if len(data) < int(lengths.sum()):
-            raise ChangedError("the file was cut while it was open")
+            raise ChangedError("the file was truncated while it was open")
         return in_bytes(data)
 
     def _places(

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from penstock.contract.regions import Region, text_of
+from penstock.contract.regions import Region, named, text_of
 from penstock.errors import FormatError, TruncatedError
 from penstock.limits import Limits
 
@@ -14,33 +14,13 @@ _MOST_ITEMS = 16
 """The most items of a list, or pairs of a map, that are shown one by one."""
 _MOST_VALUES = 100_000
 """The most values of a record that are read."""
-_LENGTHS = {
-    0xC4: ("bin", 1),
-    0xC5: ("bin", 2),
-    0xC6: ("bin", 4),
-    0xC7: ("ext", 1),
-    0xC8: ("ext", 2),
-    0xC9: ("ext", 4),
-    0xD9: ("str", 1),
-    0xDA: ("str", 2),
-    0xDB: ("str", 4),
-    0xDC: ("array", 2),
-    0xDD: ("array", 4),
-    0xDE: ("map", 2),
-    0xDF: ("map", 4),
-}
-_SCALARS = {
-    0xCA: ("float 32", ">f"),
-    0xCB: ("float 64", ">d"),
-    0xCC: ("uint 8", ">B"),
-    0xCD: ("uint 16", ">H"),
-    0xCE: ("uint 32", ">I"),
-    0xCF: ("uint 64", ">Q"),
-    0xD0: ("int 8", ">b"),
-    0xD1: ("int 16", ">h"),
-    0xD2: ("int 32", ">i"),
-    0xD3: ("int 64", ">q"),
-}
+_NUMBERED = named(
+    "bin >B, bin >H, bin >I, ext >B, ext >H, ext >I, float 32 >f, float 64 >d, uint 8 >B, uint 16 >H,"
+    "uint 32 >I, uint 64 >Q, int 8 >b, int 16 >h, int 32 >i, int 64 >q, ext 1, ext 2, ext 4, ext 8,"
+    "ext 16, str >B, str >H, str >I, array >H, array >I, map >H, map >I"
+)
+"""What values are whose first byte is 0xC4, 0xC5 and so on, and the number after it: a value, or a length. Some
+extensions have a fixed length and no such number."""
 _CONSTANTS = {0xC0: ("nil", "nil"), 0xC2: ("bool", "false"), 0xC3: ("bool", "true")}
 _FIXED = ((0x80, 0x8F, "map", 15), (0x90, 0x9F, "array", 15), (0xA0, 0xBF, "str", 31))
 
@@ -130,16 +110,15 @@ class _Values:
         if first in _CONSTANTS:
             kind, value = _CONSTANTS[first]
             return _Head(kind, 1, 0, value)
-        if first in _SCALARS:
-            kind, form = _SCALARS[first]
-            return _Head(kind, 1 + struct.calcsize(form), 0, self._unpacked(form, at + 1))
-        if first in _LENGTHS:
-            kind, width = _LENGTHS[first]
-            count = self._unpacked({1: ">B", 2: ">H", 4: ">I"}[width], at + 1)
-            return _Head(kind, 1 + width + (kind == "ext"), count)
-        if 0xD4 <= first <= 0xD8:
-            return _Head("ext", 2, 1 << (first - 0xD4))
-        raise FormatError("no value begins with this byte", byte=self._start + at, found="0xc1")
+        if first < 0xC4:
+            raise FormatError("no value begins with this byte", byte=self._start + at, found="0xc1")
+        kind, form = _NUMBERED[first - 0xC4]
+        if form.isdigit():
+            return _Head(kind, 2, int(form))
+        number, size = self._unpacked(form, at + 1), 1 + struct.calcsize(form)
+        if kind.startswith(("float", "uint", "int")):
+            return _Head(kind, size, 0, number)
+        return _Head(kind, size + (kind == "ext"), number)
 
     def _unpacked(self, form: str, at: int) -> Any:
         try:

@@ -6,7 +6,7 @@
 | bool | bool | bool |
 | integer | int64; uint64 if a value is beyond int64 | integers, times, durations |
 | float 32; float 64 | float32; float64 | float16, float32; float64 |
-| str | string | strings, JSON, the names of dictionaries |
+| str; with schema= or types=, also bin | string | strings, JSON, the names of dictionaries |
 | bin | binary | binary of any kind, images |
 | array | list | lists of any kind |
 | map | struct | struct |
@@ -16,7 +16,8 @@
 | values that no single type fits | binary, marked: the bytes of the value | the same |
 
 The mark is the field's metadata `penstock.msgpack`: "ext", "raw", or "tensor" for a number that is a NumPy scalar. The
-kernels support few types. Values of other types that a schema requests are cast from or to one of these, exactly.
+kernels support few types. If a schema has a type that they lack, values are cast from or to a type that they have,
+without loss.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from penstock.columns.types import (
     is_text,
     is_variable_tensor,
 )
-from penstock.errors import SchemaError
+from penstock.errors import FormatError, SchemaError
 
 MARK = b"penstock.msgpack"
 _CASTS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
@@ -54,11 +55,15 @@ class FieldPlan:
     """Casts the kernels' array to the field's type, or the reverse."""
 
     def convert(self, array: Any) -> Any:
-        """Cast an array. Raise SchemaError for the first value that does not fit; its `record` is the row."""
+        """Cast an array. Raise SchemaError (FormatError for bytes that are not UTF-8) for the first value that does not
+        fit; its `record` is the row."""
         try:
             found = self.cast(array)
         except _CASTS as error:
             row = first_unfit(array, self.cast, _CASTS)
+            if "Invalid UTF8" in str(error):
+                message = "the value is not UTF-8, as a string must be; read it as binary"
+                raise FormatError(message, record=row, field=self.field.name) from None
             raise SchemaError(f"does not fit: {error}", record=row, field=self.field.name) from None
         if not self.field.nullable and found.null_count:
             row = int(np.argmax(found.is_null().to_numpy(zero_copy_only=False)))
@@ -82,11 +87,15 @@ def inferred_field(kernel: pa.Field) -> pa.Field:
 
 def plan_reading(field: pa.Field, *, exact: bool) -> FieldPlan:
     """Return how a field is read. Raise SchemaError if its type cannot be read. `exact`, for inferred schemas, requires
-    that float32 can represent every float64 of a float32 column."""
-    kernel = _kernel_field(field, "exact" if exact else "cast")
+    that float32 can represent every float64 of a float32 column, and that strings are str and not bin."""
+    plain = _kernel_field(field, "exact" if exact else "cast")
+    # The kernels read bin and str as binary, and refuse bin for a string.
+    kernel = plain if exact else plain.with_type(_with_binary(plain.type))
     given: Any = field.type
 
     def cast(array: Any) -> Any:
+        if kernel.type != plain.type:
+            array = array.cast(plain.type)
         if isinstance(given, pa.BaseExtensionType):
             storage: Any = given.storage_type
             array = array if array.type == storage else fitted(array, storage)
@@ -132,7 +141,7 @@ def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
 
 def _unheld(field: pa.Field, use: Use) -> SchemaError:
     return SchemaError(
-        f"MessagePack values and a column of type {field.type} have no common form",
+        f"penstock cannot convert between MessagePack values and a column of type {field.type}",
         field=field.name,
         hint="cast it to numbers, strings, binary, timestamps, or lists or structs of these, leave it "
         "out (columns=), or write Arrow"
@@ -153,7 +162,8 @@ def _kernel_field(field: pa.Field, use: Use) -> pa.Field:
         marked = "tensor " + ",".join(str(axis) for axis in axes)
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if is_variable_tensor(given):
-        # Taken from the storage, as a type that came through the C interface is pyarrow's, not penstock's.
+        # Taken from the storage, because a type that came through the C interface is pyarrow's, not
+        # penstock's.
         marked = f"ragged {given.storage_type.field('shape').type.list_size}"
         return pa.field(field.name, given.storage_type, metadata={MARK: marked.encode()})
     if mark in (b"tensor", b"ext", b"raw"):
@@ -219,6 +229,19 @@ def _nested_type(given: Any, use: Use) -> pa.DataType | None:
         return pa.list_(item, given.list_size)
     is_large = use == "write" and not pa.types.is_list(given)
     return pa.large_list(item) if is_large else pa.list_(item)
+
+
+def _with_binary(type_: Any) -> pa.DataType:
+    """The type with binary in place of strings."""
+    types = pa.types
+    if types.is_string(type_):
+        return pa.binary()
+    if types.is_struct(type_):
+        return pa.struct([field.with_type(_with_binary(field.type)) for field in type_])
+    if types.is_list(type_):
+        items = type_.value_field
+        return pa.list_(items.with_type(_with_binary(items.type)))
+    return type_
 
 
 def _nested_field(field: pa.Field, use: Use) -> Any:

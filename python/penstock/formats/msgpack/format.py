@@ -183,7 +183,7 @@ class ArrayReader(FramedReader):
                 self._compare(seen, at_end=False)
             yield found
         if self.on_long is None:
-            self._compare(seen, at_end=True)  # with `on_long`, some records may be in no chunk
+            self._compare(seen, at_end=True)  # with `on_long`, overlong records are in no chunk
 
     def _compare(self, found: int, *, at_end: bool) -> None:
         facts: dict[str, Any] = {"file": self.source.path, "expected": self._count, "found": found}
@@ -296,7 +296,7 @@ def _maps(
     fields: Sequence[pa.Field], limits: Limits, metadata: Any, shard: OpenShard
 ) -> MapDecoder:
     try:
-        # A schema inferred from another shard of the dataset does not ask for inexact casts.
+        # No user chose the types of an inferred schema, so values must fit them exactly.
         exact = INFERRED_KEY in (metadata or {})
         plans = [plan_reading(field, exact=exact) for field in fields]
         return MapDecoder(plans, limits, metadata, complete=shard.options.complete)

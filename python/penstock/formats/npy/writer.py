@@ -23,8 +23,8 @@ class NpyOptions:
     """Options for writing npy."""
 
     text_length: int | None = None
-    """The maximum characters of a string and bytes of a binary value, as NumPy stores text of a fixed length. With
-    None, such columns raise an error."""
+    """The maximum length of a string (in characters) and of a binary value (in bytes), because NumPy stores them with a
+    fixed length. With None, such columns raise an error."""
 
 
 def descr_of(dtype: np.dtype[Any]) -> Any:

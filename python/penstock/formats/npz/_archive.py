@@ -29,7 +29,9 @@ class _File:
 
     def write(self, data: Any) -> int:
         if self._failed or not data:
-            return len(data)  # zipfile finishes its archive even after an error
+            return len(
+                data
+            )  # after an error, ignore what zipfile still writes to finish its archive
         try:
             if self._at < self.num_bytes:
                 self._sink.patch(self._at, data)

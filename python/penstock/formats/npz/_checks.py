@@ -19,7 +19,7 @@ from penstock.storage.base import Source
 
 _PIECE_BYTES = 4 << 20
 _MOST_PARTS = 1 << 12
-"""The most separate parts that are remembered. With more, only `verify` compares the checksum."""
+"""How many separate parts are remembered, at most. If there are more, only `verify` compares the checksum."""
 
 
 class MemberCheck(Check):
@@ -53,7 +53,7 @@ class MemberCheck(Check):
             if is_all:
                 self._compare()
         elif end == self._array_bytes:
-            self._raise_damaged()  # an earlier scan found the damage; this one has reached the end too
+            self._raise_damaged()  # an earlier scan found the damage, and this scan has reached the end, too
 
     def _join(self, start: int, end: int, crc: int) -> bool:
         """Join a part with its neighbours. Return whether that completes the array."""
@@ -92,7 +92,9 @@ class MemberCheck(Check):
             length = min(_PIECE_BYTES, end - at)
             piece = self._source.read(self._member.start + at, length)
             if len(piece) < length:
-                raise ChangedError("the file was cut while it was open", file=self._source.path)
+                raise ChangedError(
+                    "the file was truncated while it was open", file=self._source.path
+                )
             crc = piece.crc32(crc)
         return crc
 

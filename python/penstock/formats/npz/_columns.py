@@ -37,7 +37,8 @@ def table_of(arrays: dict[str, StoredArray], limits: Limits) -> tuple[list[Store
         if name in done:
             continue
         root = _root(name)
-        # In sorted order, all names from "root#" to "root$" begin with "root#", as "$" follows "#".
+        # In sorted order, all names from "root#" to "root$" begin with "root#", because "$" follows
+        # "#".
         first, behind = (bisect_left(names, root + mark) for mark in "#$")
         family = {root} & arrays.keys() | set(names[first:behind])
         used: set[str] = set()

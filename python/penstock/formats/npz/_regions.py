@@ -17,7 +17,7 @@ from penstock.contract.regions import (
     read,
     text_of,
 )
-from penstock.errors import FormatError, PenstockError
+from penstock.errors import PenstockError
 from penstock.formats.npz.zip_directory import DEFLATED, LOCAL, Directory, Member, read_directory
 from penstock.formats.numpy.regions import array_regions
 from penstock.limits import Limits
@@ -51,16 +51,14 @@ def archive(source: Source, record: int, limits: Limits) -> Iterator[Region]:
         raise
     members = _Members(source, record)
     ordered = sorted(directory.members, key=lambda member: member.header_start)
-    start = _directory_start(source, directory)
-    edges = [member.header_start for member in ordered[1:]] + [start]
-    for number, (member, edge) in enumerate(zip(ordered, edges, strict=True)):
-        if number == MOST:
-            length = start - member.header_start
-            yield Region(member.header_start, length, "more members", note=f"{len(ordered) - MOST}")
-            break
+    edges = [member.header_start for member in ordered] + [directory.start]
+    for member, edge in zip(ordered[:MOST], edges[1:], strict=False):
         yield members.region(member)
         yield from padding(member.start + member.packed_bytes, edge, "data descriptor")
-    yield from _end(source, directory, start)
+    if len(ordered) > MOST:
+        length = directory.start - edges[MOST]
+        yield Region(edges[MOST], length, "more members", note=f"{len(ordered) - MOST}")
+    yield from _end(source, directory)
 
 
 class _Members:
@@ -152,18 +150,6 @@ def _by_headers(source: Source) -> Iterator[Region]:
         at += length
 
 
-def _directory_start(source: Source, directory: Directory) -> int:
-    end = source.size - len(directory.comment) - _END_BYTES
-    tail = read(source, end, _END_BYTES, "the end of the archive")
-    size = int.from_bytes(tail[12:16], "little")
-    wide = _wide_end(source, end)
-    if wide is not None:
-        size, end = int.from_bytes(read(source, wide + 40, 8, "the end"), "little"), wide
-    if size > end:
-        raise FormatError("the directory is larger than the file", byte=end, found=size)
-    return end - size
-
-
 def _wide_end(source: Source, end: int) -> int | None:
     """Where the zip64 end of the directory is, if there is one."""
     start = end - _LOCATOR_BYTES - _END_64_BYTES
@@ -172,13 +158,14 @@ def _wide_end(source: Source, end: int) -> int | None:
     return start if source.read(start, 4).to_bytes() == b"PK\6\6" else None
 
 
-def _end(source: Source, directory: Directory, start: int) -> Iterator[Region]:
-    end = source.size - len(directory.comment) - _END_BYTES
+def _end(source: Source, directory: Directory) -> Iterator[Region]:
+    start, end = directory.start, source.size - len(directory.comment) - _END_BYTES
     wide = _wide_end(source, end)
     stop = end if wide is None else wide
     count = len(directory.members)
-    entries = _entries(source, start, stop, min(count, MOST))
-    yield group("central directory", start, stop - start, entries, note=f"{count} members")
+    entries = _entries(source, start, min(count, MOST))
+    note, more = f"{count} members", "more entries"
+    yield group("central directory", start, stop - start, entries, None, note, more)
     if wide is not None:
         data = read(source, wide, end - wide, "the zip64 end")
         parts = fields(data, wide, *_END_64)
@@ -193,16 +180,12 @@ def _end(source: Source, directory: Directory, start: int) -> Iterator[Region]:
         yield Region(end + _END_BYTES, size, "comment", text_of(directory.comment))
 
 
-def _entries(source: Source, start: int, end: int, count: int) -> Iterator[Region]:
-    at = start
+def _entries(source: Source, at: int, count: int) -> Iterator[Region]:
     for _ in range(count):
         head = read(source, at, _ENTRY_BYTES, "an entry of the directory")
         sizes = [int.from_bytes(head[n : n + 2], "little") for n in (28, 30, 32)]
         name = read(source, at + _ENTRY_BYTES, sizes[0], "a name in the directory")
         crc, offset = (int.from_bytes(head[n : n + 4], "little") for n in (16, 42))
         length = _ENTRY_BYTES + sum(sizes)
-        if at + length > end:
-            raise FormatError("an entry reaches beyond the directory", byte=at)
         yield Region(at, length, "entry", text_of(name), f"crc-32 {crc:#010x}, offset {offset}")
         at += length
-    yield from padding(at, end, "more entries")

@@ -5,10 +5,10 @@
     per array    a zip member "name.npy", stored or deflated, that is an npy file
     end          the zip directory
 
-The table has all arrays that have a first axis. They must be of one length, or `arrays=` selects some. Arrays without
-axes become metadata of the schema, and members other than ".npy" are skipped. A column that no single array can hold is
-stored as several arrays, whose names have endings such as `#offsets`, see `_columns.py`. Stored arrays are read in
-place, or mapped. Deflated arrays are inflated once (`members.py`).
+The table has all arrays that have a first axis. They must have the same length; if they differ, select some with
+`arrays=`. Arrays without axes become metadata of the schema, and members other than ".npy" are skipped. A column that
+no single array can hold is stored as several arrays, whose names have endings such as `#offsets`, see `_columns.py`.
+Stored arrays are read in place, or mapped. Deflated arrays are inflated once (`members.py`).
 With `record="file"` the whole file is one record (`_whole.py`).
 """
 

@@ -1,8 +1,8 @@
 """Deflated members of an npz archive: inflated once, then read like any other bytes.
 
 A deflated member can be read only from its start, so the first read inflates the whole member: into memory while the
-members of a file take at most MEMORY_BYTES, else into a temporary file without a name. It never inflates to more than
-the archive's directory and the array's header state, and its checksum is verified.
+members of a file take at most MEMORY_BYTES, else into a temporary file without a name. The archive's directory and the
+array's header state a size, and no more than that is inflated. The checksum is verified.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ _HEAD = _core.Buffer.from_bytes(b"\x1f\x8b\x08" + bytes(6) + b"\xff")
 def inflated(source: Source, member: Member) -> Generator[np.ndarray]:
     """Yield the plain bytes of a deflated member as uint8 arrays, never more than its stated size.
 
-    The member is read as a gzip member, with a head before it, and the directory's checksum and size after it. These
-    are verified at the end.
+    The decompressor is given a gzip member: a gzip header, the bytes of the zip member, then the checksum and size from
+    the directory. It verifies these two at the end.
 
     Raises:
         FormatError: the bytes are not deflated data, or inflate to more than the stated size.
         TruncatedError: they inflate to less.
-        ChecksumError: they inflate to other bytes.
+        ChecksumError: they inflate to different bytes.
     """
     engine = _core.Inflater("gzip")
     engine.push(_HEAD, False, 1)

@@ -1,10 +1,10 @@
 """Reads the directory of a zip archive with `zipfile`: the members, and where their bytes are. Specification: PKWARE's
 APPNOTE.TXT 6.3.10.
 
-A directory may be false, and `zipfile` checks less than penstock does. Here each member must end before the directory.
-No two members may share bytes, so an archive cannot inflate to more than its bytes allow. Each member must have one
-name, the same in its own header and in the directory, and the directory must list as many members as it counts. The
-names are only names of fields, and never become file paths.
+A directory may be forged, and `zipfile` checks too little. Here each member must end before the directory. No two
+members may share bytes, so an archive cannot inflate to more than its bytes allow. Names must be unique, and the same
+in a member's own header and in the directory. The directory must list as many members as it counts. The names are only
+names of fields, and never become file paths.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Directory:
     """The members of an archive, in directory order."""
 
     members: tuple[Member, ...]
+    start: int
+    """Where the directory begins."""
     comment: bytes
 
 
@@ -95,17 +97,17 @@ def read_directory(source: Source, limits: Limits) -> Directory:
     _check_end(file.tail, archive, source.size)
     members = [_member(info, archive.start_dir, source) for info in archive.infolist()]
     _check_places(members)
-    return Directory(tuple(members), archive.comment)
+    return Directory(tuple(members), archive.start_dir, archive.comment)
 
 
 def _check_end(tail: bytes, archive: zipfile.ZipFile, size: int) -> None:
-    """Check the number of members at the end of an archive, which `zipfile` ignores."""
+    """Check the number of members that is stored at the end of an archive. `zipfile` ignores this number."""
     start = len(tail) - len(archive.comment) - _END.size
     magic, disk, directory_disk, here, count, _, _, length = _END.unpack_from(tail, start)
     if magic != b"PK\5\6" or length != len(archive.comment):
         raise TruncatedError("the file does not end where the zip directory ends", byte=size)
     found = len(archive.infolist())
-    wide = 0xFFFF  # the number is stored elsewhere, in 64 bits
+    wide = 0xFFFF  # means that the number is stored elsewhere, in 64 bits
     if {disk, directory_disk} - {0, wide} or here != count:
         raise UnsupportedError("the zip archive has several parts", byte=size - len(tail) + start)
     if count not in (found, wide):

@@ -47,7 +47,7 @@ def _list_type(base: np.dtype[Any]) -> Any:
 
 
 def marked_column(values: np.ndarray, type_: Any) -> Any:
-    """Convert values [records] of a dtype with the mark vlen or enum to a column."""
+    """Convert an array with one value per record, whose dtype has the mark vlen or enum, to a column."""
     marks: Any = values.dtype.metadata or {}
     if "enum" in marks:
         return _named(values, marks["enum"], type_)

@@ -46,7 +46,7 @@ FORTRAN_BYTES = 32 << 20
 MOST_RANGES = 1 << 18
 """The maximum ranges of a file in one request."""
 MOST_EMPTY = 1 << 24
-"""The maximum records of zero bytes, whose number the size of the file does not limit."""
+"""The maximum number of records of zero bytes. The size of the file does not limit their number."""
 
 
 class Place(ABC):
@@ -93,7 +93,7 @@ class FilePlace(Place):
 
     def _whole(self, found: Any, length: int) -> Any:
         if len(found) < length:
-            raise ChangedError("the file was cut while it was open", file=self.source.path)
+            raise ChangedError("the file was truncated while it was open", file=self.source.path)
         return found
 
     def gather(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -184,8 +184,9 @@ class StoredArray:
 
 
 class Cut:
-    """Some records, in any order, and the arrays that were read for them. `is_chunk`: they are a chunk of a scan, which
-    reads all records. `shared`: how many of the last records also begin the next chunk."""
+    """Some records, in any order, and the arrays that were read for them. `is_chunk`: whether the records are a chunk
+    of a scan, which reads all records. `shared`: how many of the last records are also the first records of the next
+    chunk."""
 
     def __init__(self, records: np.ndarray, *, is_chunk: bool = False) -> None:
         self.is_chunk = is_chunk
@@ -282,7 +283,7 @@ def columns_of(array: StoredArray) -> list[StoredColumn]:
 
 
 def check_size(header: Header, room: int, start: int, limits: Any) -> int:
-    """Compare a header with the `room` bytes from `start` on, which begin with the header. Return the bytes of the
+    """Check that a header, which begins at byte `start`, and its array fit into `room` bytes. Return the bytes of the
     array.
 
     Raises:
@@ -306,7 +307,8 @@ def check_size(header: Header, room: int, start: int, limits: Any) -> int:
 
 
 def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "") -> int:
-    """Return the length that all `what` have, given as (name, records). Raise SchemaError if they differ."""
+    """Return the common length of arrays or datasets, given as (name, number of records). Raise SchemaError if their
+    lengths differ; `what` is what the error calls them."""
     names: dict[int, list[str]] = {}
     for name, length in lengths:
         names.setdefault(length, []).append(name)
@@ -332,7 +334,7 @@ def refuse_no_axis() -> UnsupportedError:
 
 
 class ArraysReader(Reader):
-    """One open file of arrays of one length. `lost` are the skipped regions after them."""
+    """One open file of arrays of equal length. `lost` are the skipped regions after the arrays."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ _DAYS = {"D": 1, "W": 7}
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86400, "W": 7 * 86400}
 _ARROW_UNITS = ("s", "ms", "us", "ns")
 BFLOAT16 = "bfloat16"
-"""The upper half of a float32, as ml_dtypes, torch and JAX name it."""
+"""The dtype that is the upper half of a float32. This is its name in ml_dtypes, torch and JAX."""
 
 
 def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
@@ -57,7 +57,7 @@ def bits(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 
 def name_of_bits(dtype: np.dtype[Any]) -> str | None:
-    """Return the dtype whose bits the values are, or None for plain values."""
+    """If values of this dtype are the bits of another dtype, return the other dtype's name, else None."""
     return (dtype.metadata or {}).get("penstock")
 
 
@@ -270,7 +270,7 @@ def _text(values: np.ndarray) -> Any:
     except UnicodeDecodeError as error:
         ends = np.cumsum(lengths)
         record = int(np.searchsorted(ends, error.start // 4, side="right"))
-        raise FormatError("a code is not a character", record=record) from None
+        raise FormatError("a character code is invalid", record=record) from None
     sizes = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     offsets = offsets_of(sizes)[offsets_of(lengths)].astype(np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]

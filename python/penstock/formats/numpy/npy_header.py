@@ -38,7 +38,7 @@ MAGIC = b"\x93NUMPY"
 ALIGNMENT = 64
 MOST_RECORDS = (1 << 63) - 1
 FIRST_BYTES = 4096
-"""How many bytes are read first, which suffice for most headers."""
+"""How many bytes are read first. This suffices for most headers."""
 _MOST_TEXT = 1 << 20
 """The maximum bytes of a header's text. NumPy's default limit is 10,000."""
 _MOST_ITEMS = 1 << 18
@@ -53,7 +53,7 @@ _STRING = re.compile(
 _BESIDE_STRINGS = "{}[](),:0123456789L \t\r\n"
 _PYTHON_2_LONG = re.compile(r"(?<=[0-9])L(?=\s*[,)])")
 _DTYPE = re.compile(r"[<>|=]?[biufcSUVmMO?][0-9]*(?:\[[0-9]{0,9}[a-zA-Z]{1,2}\])?")
-"""The dtypes that headers name. NumPy accepts much more, and `<M8[s/0]` ends the process."""
+"""Matches the dtypes that headers name. NumPy accepts many other texts, and `<M8[s/0]` crashes the process."""
 _OF_PARSER = (ValueError, TypeError, SyntaxError, OverflowError, MemoryError, RecursionError)
 _LONG_DOUBLE = re.compile(r"[<>|=]?(?:(f)(12|16)|(c)(24|32))")
 
@@ -108,7 +108,7 @@ def parse_header(read: Callable[[int, int], bytes]) -> Header:
 
 
 def _literal(text: str) -> dict[str, Any]:
-    """Parse a header's text. Text with other characters than a header needs never reaches Python's parser."""
+    """Parse a header's text. Text with characters that no header needs never reaches Python's parser."""
     text = text.strip(" \n\t\r\0")
     rest = _STRING.sub("", text)
     if rest.replace("True", "").replace("False", "").strip(_BESIDE_STRINGS):
@@ -146,7 +146,7 @@ def _shape(found: Any) -> tuple[int, ...]:
 
 
 def _dtype(descr: Any, level: int = 0) -> np.dtype[Any]:
-    """Do as `numpy.lib.format.descr_to_dtype`, but accept the dtypes that are read as bits."""
+    """Like `numpy.lib.format.descr_to_dtype`, but also accepts the dtypes that are read as bits."""
     if level > _MOST_LEVELS:
         raise LimitError(f"the dtype is nested more than {_MOST_LEVELS} levels deep")
     if isinstance(descr, str):
@@ -192,7 +192,7 @@ def _plain(descr: str) -> np.dtype[Any]:
             hint="write it again as numbers or text; penstock unpickles nothing",
         )
     if dtype.kind in "mM" and (np.datetime_data(dtype)[1] != 1 or "[" not in descr):
-        raise UnsupportedError("the times count several of a unit, or have no unit", found=descr)
+        raise UnsupportedError("the times have no unit, or a multiple of a unit", found=descr)
     return dtype
 
 

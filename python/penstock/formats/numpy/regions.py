@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,8 @@ _SHOWN_BYTES = 256
 def array_regions(
     read: Callable[[int, int], bytes], size: int, start: int, record: int
 ) -> Generator[Region, None, int]:
-    """The regions of an array of `size` bytes that starts at this byte. `read` counts from there. Returns the number
-    of records.
+    """Yield the regions of an npy file of `size` bytes that starts at byte `start`. The offsets that `read` takes count
+    from there. Returns the number of records.
 
     Raises:
         FormatError, TruncatedError: the header or the array is not complete.
@@ -40,7 +41,8 @@ def _text(header: bytes) -> str:
 def values(
     header: Header, read: Callable[[int, int], bytes], size: int, start: int, record: int
 ) -> Generator[Region, None, int]:
-    """The values of an array after its header, with those of one record. Returns the number of records."""
+    """Yield the region of an array's values, which follow its header, and show the values of one record. Returns the
+    number of records."""
     expected = header.num_values * header.dtype.itemsize
     found = min(expected, max(size - header.start, 0))
     where = start + header.start
@@ -50,29 +52,49 @@ def values(
     if is_in_rows and header.shape[0]:
         row_bytes = expected // header.shape[0]
         whole = header.shape[0] if found == expected else found // row_bytes
-
-        def described(at: int) -> Region:
-            shown = shown_values(read(at - start, min(row_bytes, _SHOWN_BYTES)), header)
-            return Region(at, row_bytes, f"record {record}", shown)
-
-        children = rows(where, row_bytes, whole, record, described)
+        children = row_regions(
+            lambda at, length: read(at - start, length),
+            header.dtype,
+            where,
+            row_bytes,
+            whole,
+            record,
+        )
     elif header.shape:
         note += ", in Fortran order: the values of a record are not next to each other"
     yield group("array", where, found, children, note=note)
     if found < expected:
         wanted, has = f"{expected} bytes", f"{found} bytes"
-        raise TruncatedError("the array is cut", byte=start + size, expected=wanted, found=has)
+        raise TruncatedError(
+            "the array is truncated", byte=start + size, expected=wanted, found=has
+        )
     if size > header.start + expected:
         extra = FormatError("bytes follow the array", byte=where + expected)
         yield damaged(extra, where + expected, start + size)
     return header.shape[0] if header.shape else 0
 
 
-def shown_values(data: bytes, header: Header) -> str:
-    """The first values of a record."""
-    if not header.dtype.itemsize or header.dtype.hasobject:
+def row_regions(
+    read: Callable[[int, int], bytes],
+    dtype: np.dtype[Any],
+    start: int,
+    row_bytes: int,
+    count: int,
+    record: int,
+) -> Iterator[Region]:
+    """The regions of the rows of an array. The row of `record` shows its first values."""
+
+    def described(at: int) -> Region:
+        shown = _shown(read(at, min(row_bytes, _SHOWN_BYTES)), dtype)
+        return Region(at, row_bytes, f"record {record}", shown)
+
+    return rows(start, row_bytes, count, record, described)
+
+
+def _shown(data: bytes, dtype: np.dtype[Any]) -> str:
+    if not dtype.itemsize or dtype.hasobject:
         return text_of(data)
-    count = min(len(data) // header.dtype.itemsize, 8)
-    found = np.frombuffer(data, header.dtype, count)
+    count = min(len(data) // dtype.itemsize, 8)
+    found = np.frombuffer(data, dtype, count)
     with np.printoptions(threshold=8, edgeitems=4, linewidth=1000):
         return str(found[0] if count == 1 else found).replace("\n", " ")[:200]

@@ -68,7 +68,7 @@ class Cursors:
         with self._in_turn(key, start, end):
             cursor = self._resume(key, start) or make()
             yield cursor
-            # Not in a finally block, as the state of a cursor is unknown after an error.
+            # Not in a finally block, because the state of a cursor is unknown after an error.
             if cursor.at < cursor.num_records:
                 self._keep(key, cursor)
 

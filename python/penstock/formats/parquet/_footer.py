@@ -98,23 +98,17 @@ def codecs(footer: bytes) -> set[str]:
 def row_groups(footer: bytes) -> Iterator[tuple[int, int]]:
     """Yield the number of each row group, and where it starts in the footer."""
     thrift = Thrift(footer)
-    for field in thrift.fields():
-        if field == _GROUPS:
-            for number, _ in enumerate(thrift.elements()):
-                yield number, thrift.at
-                thrift.skip(STRUCT)
-        else:
-            thrift.skip(field[1])
+    for _ in thrift.only(_GROUPS):
+        for number, _ in enumerate(thrift.elements()):
+            yield number, thrift.at
+            thrift.skip(STRUCT)
 
 
 def _columns(footer: bytes, at: int) -> list[ColumnChunk]:
     found: list[ColumnChunk] = []
     thrift = Thrift(footer, at)
-    for field in thrift.fields():
-        if field == _COLUMNS:
-            found = [_column(thrift.numbers()) for _ in thrift.elements()]
-        else:
-            thrift.skip(field[1])
+    for _ in thrift.only(_COLUMNS):
+        found = [_column(thrift.numbers()) for _ in thrift.elements()]
     return found
 
 
@@ -129,14 +123,11 @@ def _column(chunk: dict[Field, Any]) -> ColumnChunk:
 
 def check_nesting(footer: bytes, limit: int) -> None:
     """Raise LimitError if the schema nests deeper than `limit`. pyarrow builds a schema by recursion: before release
-    26, a deeply nested schema of a few hundred kilobytes ended the process."""
+    26, a deeply nested schema of a few hundred kilobytes crashed the process."""
     thrift = Thrift(footer)
     try:
-        for field in thrift.fields():
-            if field == _SCHEMA:
-                _check_schema(thrift, limit)
-            else:
-                thrift.skip(field[1])
+        for _ in thrift.only(_SCHEMA):
+            _check_schema(thrift, limit)
     except IndexError:
         raise FormatError("the footer is truncated") from None
 

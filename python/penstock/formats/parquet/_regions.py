@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from penstock.contract.format import Options, check_record
@@ -15,6 +16,7 @@ from penstock.contract.regions import (
     Region,
     checksum,
     constant,
+    first_of,
     group,
     padding,
     read,
@@ -30,24 +32,16 @@ _TYPES = (
     *("boolean", "int32", "int64", "int96", "float", "double"),
     *("byte_array", "fixed_len_byte_array"),
 )
-_ENCODINGS = {
-    0: "PLAIN",
-    2: "PLAIN_DICTIONARY",
-    3: "RLE",
-    4: "BIT_PACKED",
-    5: "DELTA_BINARY_PACKED",
-    6: "DELTA_LENGTH_BYTE_ARRAY",
-    7: "DELTA_BYTE_ARRAY",
-    8: "RLE_DICTIONARY",
-    9: "BYTE_STREAM_SPLIT",
-}
-_PAGES = {
-    0: ("data page", 5),
-    1: ("index page", 6),
-    2: ("dictionary page", 7),
-    3: ("data page v2", 8),
-}
-_ENCODING_FIELD = {0: 2, 2: 2, 3: 4}
+_OTHER = "another encoding"
+_ENCODINGS = (
+    *("PLAIN", _OTHER, "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED"),
+    *("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"),
+)
+_PAGES = (
+    *(("data page", 5, 2), ("index page", 6, 0)),
+    *(("dictionary page", 7, 2), ("data page v2", 8, 4)),
+)
+"""The kinds of pages: the name, the field of the page's header that has its facts, and their field for the encoding."""
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
 
 
@@ -70,11 +64,7 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
         start = check_ends(source, options)
         footer = read(source, start, source.size - 8 - start, "the footer")
     except FormatError:
-        everything = ColumnChunk(-1, 0, 4, source.size)
-        for number, page in enumerate(_pages(source, everything)):
-            if number == MOST or page.end > source.size:
-                break
-            yield page
+        yield from islice(_pages(source, 4, source.size), MOST)
         raise
     groups = list(_groups(footer, start))
     num_records = sum(one.num_records for one in groups)
@@ -133,16 +123,14 @@ def _groups(footer: bytes, end: int) -> Iterator[_Group]:
 
 def _summed(groups: list[_Group]) -> Iterator[Region]:
     if groups:
-        first, last = groups[0], groups[-1]
-        (region,) = several(
-            first.start, last.end - first.start, first.number, len(groups), "row group"
-        )
-        yield replace(region, note=f"{sum(one.num_records for one in groups)} records")
+        start, length = groups[0].start, groups[-1].end - groups[0].start
+        note = f"{sum(one.num_records for one in groups)} records"
+        yield from several(start, length, groups[0].number, len(groups), "row group", note)
 
 
 def _row_group(source: Source, footer: bytes, one: _Group) -> Region:
     note = f"records {one.first_record} to {one.first_record + one.num_records - 1}"
-    columns = _columns(source, footer, one)
+    columns = first_of(_columns(source, footer, one), one.end, "columns")
     return group(f"row group {one.number}", one.start, one.end - one.start, columns, note=note)
 
 
@@ -151,16 +139,14 @@ def _columns(source: Source, footer: bytes, one: _Group) -> Iterator[Region]:
     left = WALK_BYTES
     pairs = zip(_names(footer, one), one.columns, strict=False)
     placed = [(name, column) for name, column in pairs if column.end > column.start >= 4]
-    for number, (name, column) in enumerate(sorted(placed, key=lambda pair: pair[1].start)):
-        if number == MOST:
-            yield Region(column.start, one.end - column.start, "more columns")
-            return
+    for name, column in sorted(placed, key=lambda pair: pair[1].start):
         length = column.end - column.start
         left -= length
         kind = _TYPES[column.type] if 0 <= column.type < len(_TYPES) else "?"
         codec = CODECS[column.codec] if 0 < column.codec < len(CODECS) else "not compressed"
-        pages = _pages(source, column, computes=left >= 0)
-        yield group(f"column {name}", column.start, length, pages, kind, codec)
+        pages = _pages(source, column.start, column.end, computes=left >= 0)
+        shown = first_of(pages, column.end, "pages")
+        yield group(f"column {name}", column.start, length, shown, kind, codec)
 
 
 def _names(footer: bytes, one: _Group) -> list[str]:
@@ -168,10 +154,7 @@ def _names(footer: bytes, one: _Group) -> list[str]:
     found: list[str] = []
     with _parsing(one.end):
         thrift = Thrift(footer, one.place)
-        for field in thrift.fields():
-            if field != (1, LIST):
-                thrift.skip(field[1])
-                continue
+        for _ in thrift.only((1, LIST)):
             found = [_path(thrift) for _ in thrift.elements()]
     return found
 
@@ -179,38 +162,28 @@ def _names(footer: bytes, one: _Group) -> list[str]:
 def _path(thrift: Thrift) -> str:
     """The path in the metadata of a column chunk."""
     path = list[str]()
-    for field in thrift.fields():
-        if field != (3, STRUCT):
-            thrift.skip(field[1])
-            continue
-        for inner in thrift.fields():
-            if inner == (3, LIST):
-                path = [thrift.binary().decode("utf-8", "replace") for _ in thrift.elements()]
-            else:
-                thrift.skip(inner[1])
+    for _ in thrift.only((3, STRUCT)):
+        for _ in thrift.only((3, LIST)):
+            path = [thrift.binary().decode("utf-8", "replace") for _ in thrift.elements()]
     return ".".join(path)
 
 
-def _pages(source: Source, column: ColumnChunk, *, computes: bool = True) -> Iterator[Region]:
+def _pages(source: Source, at: int, end: int, *, computes: bool = True) -> Iterator[Region]:
     """The pages of a column chunk."""
-    at, number = column.start, 0
-    while at < column.end:
-        if number == MOST:
-            yield Region(at, column.end - at, "more pages")
-            return
-        length, facts = _header(source, at, column.end)
+    while at < end:
+        length, facts = _header(source, at, end)
         size = facts.get((3, I32), -1)
-        if size < 0 or at + length + size > column.end:
+        if size < 0 or at + length + size > end:
             raise FormatError("a page ends beyond its column", byte=at, found=f"{size} bytes")
-        name, field = _PAGES.get(facts.get((1, I32), 0), ("page", 0))
+        kind = facts.get((1, I32), 0)
+        name, field, encoding = _PAGES[kind] if 0 <= kind < len(_PAGES) else ("page", 0, 0)
         inner: dict[Any, Any] = facts.get((field, STRUCT), {})
-        count = inner.get((1, I32), 0)
-        code = inner.get((_ENCODING_FIELD.get(facts.get((1, I32), 0), 0), I32), -1)
-        note = f"{count} values, {_ENCODINGS.get(code, 'another encoding')}"
+        count, code = inner.get((1, I32), 0), inner.get((encoding, I32), -1)
+        note = f"{count} values, {_ENCODINGS[code] if 0 <= code < len(_ENCODINGS) else _OTHER}"
         data = _data(source, at + length, size, facts, computes=computes)
         children = (Region(at, length, "page header"), data)
         yield Region(at, length + size, name, None, note, children)
-        at, number = at + length + size, number + 1
+        at += length + size
 
 
 def _header(source: Source, at: int, end: int) -> tuple[int, dict[Any, Any]]:
@@ -219,18 +192,14 @@ def _header(source: Source, at: int, end: int) -> tuple[int, dict[Any, Any]]:
         data = source.read(at, min(most, end - at)).to_bytes()
         thrift = Thrift(data)
         try:
-            return _at(thrift)
+            facts = thrift.numbers()
+            return thrift.at, facts
         except IndexError:
             if len(data) < most:
                 break
         except FormatError as error:
             raise error.at(byte=at) from None
     raise FormatError("the header of a page does not end", byte=at)
-
-
-def _at(thrift: Thrift) -> tuple[int, dict[Any, Any]]:
-    facts = thrift.numbers()
-    return thrift.at, facts
 
 
 def _data(
@@ -250,8 +219,6 @@ def _creator(footer: bytes) -> str | None:
     """The program that wrote the file."""
     with _parsing(0):
         thrift = Thrift(footer)
-        for field in thrift.fields():
-            if field == (6, BINARY):
-                return thrift.binary().decode("utf-8", "replace")[:80]
-            thrift.skip(field[1])
+        for _ in thrift.only((6, BINARY)):
+            return thrift.binary().decode("utf-8", "replace")[:80]
     return None

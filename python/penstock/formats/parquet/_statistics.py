@@ -6,20 +6,11 @@ strings, but they must remain bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.conditions import Bound
 from penstock.formats.parquet._footer import ColumnChunk
-
-_MAY_BE: dict[str, Callable[[Any, Any, Any], bool]] = {
-    # Whether a column with this minimum and maximum may have a value for which the comparison holds.
-    "==": lambda low, high, value: low <= value <= high,
-    "<": lambda low, _, value: low < value,
-    "<=": lambda low, _, value: low <= value,
-    ">": lambda _, high, value: high > value,
-    ">=": lambda _, high, value: high >= value,
-}
 
 
 def may_hold(
@@ -29,11 +20,12 @@ def may_hold(
     bounds: Sequence[Bound],
 ) -> bool:
     """Return whether a row group may hold records within all these bounds. `row_group` is its metadata from pyarrow,
-    `chunks` its columns from the footer. `places` has the positions among `chunks` of the columns that may be
-    compared."""
+    `chunks` its columns from the footer. `places` maps the names of columns that may be compared to their positions in
+    `chunks`."""
     for bound in bounds:
         place = places.get(bound.field, len(chunks))
-        # pyarrow ends the process if it is asked about an encrypted column, which has no pages here.
+        # pyarrow crashes the process if it is asked about an encrypted column, which has no pages
+        # here.
         if place >= len(chunks) or chunks[place].end <= chunks[place].start:
             continue
         found = row_group.column(place).statistics
@@ -47,11 +39,6 @@ def may_hold(
 
 def _fits(statistics: Any, bound: Bound) -> bool:
     try:
-        low, high = statistics.min, statistics.max
-        if not isinstance(low, (int, float, str)):
-            return True  # statistics of times and decimals are not used
-        if isinstance(bound.value, float) and isinstance(low, int):
-            low, high = float(low), float(high)  # as Arrow compares them
-        return bool(_MAY_BE[bound.operator](low, high, bound.value))
+        return bound.may_hold(statistics.min, statistics.max)
     except (TypeError, ValueError, OverflowError):
-        return True  # evaluating the condition reports that the types do not compare
+        return True  # pyarrow cannot express the values

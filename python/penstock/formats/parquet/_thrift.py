@@ -1,10 +1,12 @@
 """Thrift's compact protocol, the encoding of a Parquet footer and of page headers.
 
-pyarrow reads the footer, but it ends the process if it is asked about a column whose metadata is encrypted or invalid
-(an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads both.
+pyarrow reads the footer, but it crashes the process if it is asked about a column whose metadata is encrypted or
+invalid (an unknown codec, histograms of another length), and it gives no access to page headers. So this module reads
+both.
 
 Invariant: this module reads all data that Thrift's C++ library accepts, and reads the same numbers. So a file cannot
-hide the size of a page in a field that only one reader understands (another type, an overlong number, a duplicate).
+hide the size of a page in a field that only one of the two readers understands (a field of another type, an overlong
+number, a duplicate).
 
 Specification: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
@@ -26,7 +28,7 @@ Field = tuple[int, int]
 
 
 class Thrift:
-    """A reader at a position in bytes. Reading beyond the end raises IndexError."""
+    """Reads values one after another from `data`, beginning at a position. Reading beyond the end raises IndexError."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data = data
@@ -39,6 +41,14 @@ class Thrift:
             number = number + (head >> 4) if head >> 4 else self._integer(32)
             number &= 0xFFFF
             yield number, head & 0x0F
+
+    def only(self, wanted: Field) -> Iterator[None]:
+        """Stop where the value of this field of a struct is, which the caller reads. Skip the other fields."""
+        for field in self.fields():
+            if field == wanted:
+                yield
+            else:
+                self.skip(field[1])
 
     def elements(self) -> Iterator[int]:
         """Yield the type of each element of a list. The caller reads or skips each element."""

@@ -1,4 +1,4 @@
-"""Computes how many rows of a Parquet row group may be decoded together, without trust in the footer.
+"""Computes how many rows of a Parquet row group may be decoded together, without trusting the footer.
 
 A decoded column can take far more memory than its pages: a value from a dictionary takes a few bits in the file, but
 its full length in memory, and a list of a billion equal values takes a few bytes in the file. So if the decoded size
@@ -29,7 +29,8 @@ _KIND, _PLAIN_SIZE, _SIZE, _NUM_VALUES = (1, I32), (2, I32), (3, I32), (1, I32)
 _DICTIONARY_PAGE = 2
 _OF_KIND = {0: (5, STRUCT), _DICTIONARY_PAGE: (7, STRUCT), 3: (8, STRUCT)}
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
-"""How many bytes to read for a header, in turn. Most headers are short, but statistics may be long."""
+"""How many bytes to read for a header. If a header is longer, the next number is tried: most headers are short, but
+statistics may be long."""
 _BYTES_TYPE, _FIXED_TYPE = 6, 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 """The bytes of a value, by physical type of fixed width."""
@@ -77,7 +78,7 @@ class Rows(NamedTuple):
     step: int
     """How many rows may be decoded together."""
     row_bytes: int
-    """The bytes that one row may take, if they may be many; else 0."""
+    """The bytes that one row may take if it may be large; else 0."""
 
     def check(self, limits: Limits) -> None:
         """Raise LimitError if a row exceeds the limit for a batch."""
@@ -182,8 +183,8 @@ def rows_of(
         limits: the limits, which bound the size of a row.
         dictionaries: reads columns as dictionaries.
         footer_bytes: the size of the row group that the footer states.
-        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, as that takes
-            as long as reading many values.
+        has_few_bytes: whether the file has few bytes for its values. Only then are dictionaries read, because that
+            takes as long as reading many values.
     """
     pages_bytes = sum(one.plain_bytes for one in found)
     values_bytes = pages_bytes + sum(one.level_bytes for one in found)
@@ -192,7 +193,8 @@ def rows_of(
     texts_bytes = 0
     if has_few_bytes and any(one.longest * one.num_values > BATCH_BYTES for one in found):
         texts_bytes = _texts_bytes(found, dictionaries)
-    # Pages may take a few times as much as a batch: row groups are split by the size in the footer.
+    # If the footer states a plausible size, row groups are already split by it, so pages may take a
+    # few times as much as a batch.
     is_known = pages_bytes <= 2 * footer_bytes
     num_bytes = max(texts_bytes + (values_bytes // 4 if is_known else 2 * values_bytes), 1)
     step = rows if num_bytes <= BATCH_BYTES else max(1, rows * BATCH_BYTES // num_bytes)
@@ -240,7 +242,7 @@ def _leaves(array: Any) -> Iterator[Any]:
 
 
 def _text_bytes(dictionary: Any) -> np.ndarray:
-    """Return the length of each text, from the 32-bit offsets alone, as the texts may be invalid."""
+    """Return the length of each text, from the 32-bit offsets alone, because the texts may be invalid."""
     if not len(dictionary):
         return np.zeros(0, np.int64)
     ends = np.frombuffer(dictionary.buffers()[1], np.int32)[: len(dictionary) + 1]

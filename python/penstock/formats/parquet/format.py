@@ -10,8 +10,8 @@ Specification: https://parquet.apache.org/docs/file-format/
     4                "PAR1" again ("PARE")
 
 A chunk of penstock is a row group, or a part of a row group of more than 24 MiB. pyarrow is never asked about the
-metadata of a column, as it ends the process for an encrypted column, an unknown codec and other faults. So the byte
-range of each chunk is that of all data, from head to footer.
+metadata of a column, because it crashes the process for an encrypted column, an unknown codec and other faults. So the
+byte range of a chunk is not known, and each chunk has the range of all data, from head to footer.
 """
 
 from __future__ import annotations
@@ -70,13 +70,13 @@ SPLIT_BYTES = 24 << 20
 CHUNK_RECORDS = 1 << 20
 _FEW_ROWS = 256
 _MANY_ROWS = 1 << 16
-"""For a row group of this many rows, reading page headers and dictionaries first costs little."""
+"""For a row group with at least this many rows, reading page headers and dictionaries first costs little."""
 _BYTES_PER_ROW = 4
 """For a smaller row group, page headers and dictionaries are read first if the file has fewer bytes per row than
 this."""
 _BYTES_PER_COLUMN = 64 << 10
-"""In a small file with this many bytes per column, reading page headers costs little, even if the footer states small
-pages."""
+"""In a small file with at least this many bytes per column, page headers are read even if the footer states small
+pages, because that costs little."""
 _BUFFER_BYTES = 1 << 18
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""
@@ -182,8 +182,9 @@ class ParquetReader(Reader):
             return pq.ParquetFile(
                 self._bytes.file(),
                 metadata=self._metadata,
-                # Columns are read one by one, in small reads, as a row group may be larger than memory. In a
-                # small file columns are read whole, so no page can claim more bytes than its column has.
+                # Columns are read one by one, in small reads, because a row group may be larger
+                # than memory. In a small file columns are read whole, so no page can claim more
+                # bytes than its column has.
                 pre_buffer=False,
                 buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
                 page_checksum_verification=self._verify,
@@ -211,7 +212,8 @@ class ParquetReader(Reader):
             step = most
             if size > SPLIT_BYTES:
                 step = max(1, min(step, count * CHUNK_BYTES // size))
-            # A footer can claim any number of records, so it never gives more parts than it has bytes.
+            # A footer can claim any number of records, so the number of parts is limited to the
+            # number of its bytes.
             step = max(step, -(-count // max(self._metadata.serialized_size, 4096)))
             total += count
             parts.extend(
@@ -351,8 +353,8 @@ class ParquetReader(Reader):
             return may_hold(self._metadata.row_group(group), columns, self._alike(), bounds)
 
     def _alike(self) -> dict[str, int]:
-        """Return the positions, among all columns of the file, of the columns that are returned with the stored
-        type."""
+        """Map the names of the columns that are returned with the stored type to their positions among all columns of
+        the file."""
         stored = {field.name: field.type for field in self._stored}
         delivered = [field.name for field in self.schema if stored.get(field.name) == field.type]
         described = self._metadata.schema

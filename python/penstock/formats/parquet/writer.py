@@ -7,13 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.columns.batches import conform, same_columns
 from penstock.columns.types import storage_of
-from penstock.columns.waiting import Waiting
-from penstock.contract.format import Writer
+from penstock.contract.grouping import GroupWriter
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.storage.base import Sink
-from penstock.storage.pyarrow_files import SinkFile, writable
+from penstock.storage.pyarrow_files import writable
 
 CODECS = ("zstd", "snappy", "gzip", "brotli", "lz4", "none")
 
@@ -36,7 +34,8 @@ class ParquetOptions:
 
 
 def _refuse_empty(name: str, type_: Any, path: str) -> None:
-    """Raise SchemaError for types without bytes: pyarrow cannot read such lists back, and cannot write the others."""
+    """Raise SchemaError for types whose values have no bytes: pyarrow cannot read such lists back, and cannot write the
+    others."""
     type_ = storage_of(type_)
     kind = pa.types
     what = ""
@@ -58,7 +57,7 @@ def _refuse_empty(name: str, type_: Any, path: str) -> None:
             _refuse_empty(name, type_.field(number).type, path)
 
 
-class ParquetWriter(Writer):
+class ParquetWriter(GroupWriter):
     """Writes one Parquet file."""
 
     def __init__(self, sink: Sink, schema: pa.Schema, options: ParquetOptions) -> None:
@@ -71,32 +70,19 @@ class ParquetWriter(Writer):
             raise UnsupportedError("Parquet cannot hold records without columns", file=sink.path)
         for field in schema:
             _refuse_empty(field.name, field.type, sink.path)
-        self._path = sink.path
-        self._schema = schema
-        self._file = SinkFile(sink)
-        self._regroup = Waiting(
-            schema,
-            group_records=options.row_group_records,
-            group_bytes=options.row_group_bytes,
-        )
+        records, num_bytes = options.row_group_records, options.row_group_bytes
+        super().__init__(sink, schema, group_records=records, group_bytes=num_bytes)
         self._how: dict[str, Any] = {
             "compression": codec,
             "compression_level": options.level if codec not in ("none", "snappy") else None,
             "use_dictionary": options.dictionary,
             "write_page_checksum": options.page_checksums,
         }
-        self._writer: Any = None
         with writable(sink.path):
             file = pa.PythonFile(self._file, mode="w")
             self._writer = pq.ParquetWriter(file, schema, **self._how)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of output so far, with an estimate for records that wait for their row group."""
-        return self._file.num_bytes + self._regroup.num_bytes(self._size_of)
-
     def _size_of(self, group: Any) -> int:
-        """Return the bytes that a row group would take in the file."""
         import pyarrow.parquet as pq
 
         file = pa.MockOutputStream()
@@ -105,28 +91,7 @@ class ParquetWriter(Writer):
             pq.write_table(table, file, row_group_size=max(group.num_rows, 1), **self._how)
         return file.size()
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        batch = conform(same_columns(batch, self._schema, self._path), self._schema, self._path)
-        for group in self._regroup.add(batch):
-            self._write_group(group)
-
     def _write_group(self, group: Any) -> None:
         with writable(self._path):
             table = pa.Table.from_batches([group], schema=self._schema)
             self._writer.write_table(table, row_group_size=max(group.num_rows, 1))
-
-    def close(self) -> None:
-        """Write the remaining records and the footer. The sink stays open."""
-        if self._writer is None:
-            return
-        for group in self._regroup.rest():
-            self._write_group(group)
-        with writable(self._path):
-            self._writer.close()
-        self._writer = None
-        self._file.drain()
-
-    def __del__(self) -> None:
-        # pyarrow's writer writes a footer when it is deleted, which an aborted sink must not receive.
-        if getattr(self, "_writer", None) is not None:
-            self._file.abandon()

@@ -10,13 +10,13 @@ from penstock.contract.format import Options
 from penstock.contract.regions import (
     Region,
     constant,
+    cut,
     fields,
     list_of,
     named,
     padding,
     text_of,
 )
-from penstock.errors import TruncatedError
 from penstock.storage.base import Source
 
 _MAGIC = b"\x0a\x23\xd7\xce"
@@ -40,8 +40,7 @@ def record_parts(data: bytes, start: int) -> Iterator[Region]:
         header = tuple(_image_header(payload, start + at)) if flag in (0, 1) else ()
         yield Region(start + at, len(payload), "payload", text_of(payload), children=header)
         if len(payload) < length:
-            message = "the data ends inside a record"
-            raise TruncatedError(message, byte=start + len(data), expected=f"{length} bytes")
+            raise cut("a record", start + len(data), length, len(payload))
         at += length
         padded = min(at + -at % 4, len(data))
         yield from padding(start + at, start + padded)

@@ -9,7 +9,7 @@ offset  size  field
 ```
 
 There is no file header, footer, count or checksum. If a payload has the magic at a multiple of four bytes, it is split
-into parts there, without the magic. In a pack of images (made by im2rec) each payload is
+there into parts, which leave out these four bytes. In a pack of images (made by im2rec) each payload is
 
 ```
 0       4     flag          the number of labels after this header; 0 if the label is in the header
@@ -201,7 +201,7 @@ class RecordIODecoder(Decoder):
             payloads = _core.recordio_payloads(frames, self._gives_views, *given(proof))
             arrays = dict.fromkeys((DATA, RECORD), pa.array(payloads))
         fields = [self.schema.field(name) for name in names]
-        # A column that the file lacks is one that an overlay added to other shards.
+        # If the file lacks a column, an overlay added that column to other shards.
         made = [
             _converted(arrays[field.name], field)
             if field.name in arrays

@@ -52,8 +52,8 @@ class RecordIOWriteOptions:
 
 
 class RecordIOWriter(FramedWriter):
-    """Writes one shard to a sink, and collects its index. The caller commits or aborts the sink. Raise SchemaError if
-    RecordIO cannot have these columns, or these types.
+    """Writes one shard to a sink, and collects its index. The caller commits or aborts the sink. Raises SchemaError if
+    RecordIO cannot have these columns, or columns of these types.
 
     threads: how many slices are encoded in parallel; None means one per core.
     """
@@ -226,7 +226,7 @@ def _labels(column: pa.Array, losses: Losses) -> pa.Array:
 
 
 def _floats(values: pa.Array, record_of: Callable[[int], int], losses: Losses) -> pa.Array:
-    """Convert numbers to float32. An error for a number that does not fit names its record."""
+    """Convert numbers to float32. If a number does not fit, the error names its record."""
     if values.null_count:
         place = _first_null(values)
         raise SchemaError(_NULL, record=record_of(place), field="label")
@@ -262,7 +262,7 @@ def _first_null(column: pa.Array) -> int:
 
 
 def _numpy(values: pa.Array) -> np.ndarray:
-    """Convert numbers without nulls to NumPy. pyarrow's conversion is not used, as it would import pandas."""
+    """Convert numbers without nulls to NumPy. pyarrow's conversion is not used, because it would import pandas."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.uint8())
     dtype = np.dtype(values.type.to_pandas_dtype())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock import _core
-from penstock.contract.regions import Region, checksum, fields, text_of
-from penstock.errors import TruncatedError
+from penstock.contract.regions import Region, checksum, cut, fields, text_of
 from penstock.framing.framings import TFRECORD
 from penstock.payloads.example.regions import example_regions
 
@@ -20,11 +19,7 @@ def frame(data: bytes, start: int) -> Iterator[Region]:
     children = example_regions(payload, start + 12)
     yield Region(start + 12, len(payload), "data", text_of(payload), children=children)
     if len(payload) < length.value:
-        message = "the data ends inside a record"
-        found = f"{len(payload)} bytes"
-        raise TruncatedError(
-            message, byte=start + len(data), expected=f"{length.value} bytes", found=found
-        )
+        raise cut("a record", start + len(data), length.value, len(payload))
     yield _checked(data, start, 12 + len(payload), "masked crc32c of data", payload)
 
 

@@ -229,8 +229,8 @@ def compression_in(source: Source) -> str:
 def compression_of(head: bytes) -> str | None:
     """Return the compression shown by a file's first bytes: "", "gzip" or "zlib"; None if it is not a TFRecord file.
 
-    The first frame is checked before the magic numbers, as its length can equal one: 35,615 bytes equal gzip's. Only a
-    real frame has a correct checksum of its length.
+    The first frame is checked before the magic numbers, because the length of a frame can look like one: 35,615 bytes
+    are stored as gzip's magic number. Only a real frame has a correct checksum of its length.
     """
     if not head or _frame_head(head):
         return ""
@@ -357,7 +357,7 @@ def sample(
     """Return facts about the first records of a shard (or all records), and how many records were read.
 
     Sampling skips damage, which is reported when the records are read. With infer_records="all" and damage="error",
-    damage raises an error here, as every record is read.
+    damage raises an error here, because every record is read.
     """
     options = shard.options
     if options.damage == "error" and infer_records == "all":

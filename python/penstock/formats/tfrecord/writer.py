@@ -52,7 +52,7 @@ class TFRecordWriteOptions:
 
 
 class TFRecordWriter(FramedWriter):
-    """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raise
+    """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raises
     SchemaError if no payload can hold the values of a column.
 
     threads: how many slices are encoded and compressed in parallel; None means one per core.

@@ -1,4 +1,4 @@
-"""Checks the end of a tar archive. `verify` reports these faults besides damaged records, and `repair` fixes them.
+"""Checks the end of a tar archive. `verify` reports a wrong end in addition to damaged records, and `repair` fixes it.
 
 Other programs stop reading at the first block of zeros. An archive without such a block may have been truncated between
 two members, which nothing else would show.
@@ -50,7 +50,8 @@ class ArchiveScan(DamageScan):
 def without_ends(
     parts: Sequence[Part], lengths: np.ndarray, checksums: np.ndarray
 ) -> tuple[Sequence[Part], np.ndarray, np.ndarray]:
-    """Return whole records without the zeros of an archive's end after them, with new lengths and checksums."""
+    """Return whole records without the zeros that end an archive and count as part of a record. Lengths and checksums
+    are new."""
     data = joined(parts)
     starts = np.cumsum(lengths, dtype=np.uint64) - lengths
     places = as_arrow(starts)

@@ -4,9 +4,9 @@ It is the comment of a global PAX header, which every tar program skips. Its tex
 
     {"penstock": 1, "schema": base64 of an Arrow schema message, "fields": {column: field}}
 
-with columns in the order of the schema. Python's tarfile, and so webdataset, expects a member after a comment. So in an
-archive without records, an empty folder `__penstock__/` follows it, which no program takes for part of a record. In an
-archive without a readable comment, the names of the members determine the columns.
+with columns in the order of the schema. Python's tarfile, and therefore webdataset, expects a member after a comment.
+So in an archive without records, an empty folder `__penstock__/` follows the comment. No program takes this folder for
+part of a record. In an archive without a readable comment, the names of the members determine the columns.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def comment_of(stored: Stored) -> _core.Buffer:
 
 def folder_behind() -> _core.Buffer:
     """Return the member that follows the comment if there are no records."""
-    import tarfile  # imported here, as shards nearly always have records
+    import tarfile  # imported only here, because nearly all shards have records
 
     folder = tarfile.TarInfo("__penstock__/")
     folder.type, folder.mode = tarfile.DIRTYPE, 0o755

@@ -10,8 +10,8 @@
 | npz mp msg msgpack cbor | a struct of the values in it; the first records determine the type |
 | any other, and always pyd pickle pkl pth pt | bytes |
 
-`x.gz` is inflated if `x` is an ending above. The webdataset library uses the same table, but it also decodes the
-endings whose decoding would execute code.
+`x.gz` is inflated if `x` is an ending above. The webdataset library uses the same table, but it also decodes endings
+for which decoding can execute code.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ class ReadingPlan:
         return found
 
     def _breaks_rules(self) -> bool:
-        """Whether contents of another type break the rules of their field. If the contents store their own types, they
-        can be valid and not fit the column."""
+        """Whether contents that do not fit the column's type break the rules of their field. Contents that store their
+        own types can be valid without fitting."""
         return not self.is_asked and ending(self.field)[0] not in BY_CONTENTS
 
     def _finished(self, values: Any) -> Any:
@@ -149,7 +149,7 @@ class ReadingPlan:
         return self.finish(values)
 
     def _misfit(self, values: Any) -> int | None:
-        """Return the first row whose value alone does not fit the type, or None."""
+        """Return the first row whose value by itself does not fit the type, or None."""
         for row in range(len(values)):
             try:
                 self._finished(values.slice(row, 1))
@@ -352,7 +352,7 @@ def _inflate(data: bytes, limits: Limits, row: int) -> bytes:
         while at < len(data):
             stream = zlib.decompressobj(31)
             while not stream.eof:
-                # In small pieces, as zlib copies all input after the end of each gzip member.
+                # In small pieces, because zlib copies all input after the end of each gzip member.
                 given = view[at : at + _GIVEN_BYTES]
                 part = stream.decompress(given, min(_PIECE_BYTES, left + 1))
                 at += len(given) - len(stream.unconsumed_tail) - len(stream.unused_data)

@@ -29,7 +29,7 @@ _KEPT_HEADERS = 4096
 
 
 def header_of(data: bytes) -> Header | None:
-    """Return the header of an npy file. None if there is none, or its values are not numbers."""
+    """Return the header of an npy file. None if the data is not an npy file, or its values are not numbers."""
     if len(data) < 12:
         return None
     prefix = 10 if data[6] == 1 else 12

@@ -47,7 +47,7 @@ def type_of_objects(last: str, samples: Any) -> Any:
 
 
 def _sound(read: Callable[[bytes], Any], samples: Any) -> list[Any]:
-    """Return the samples that can be read. Damaged samples are skipped, as they show nothing about the others."""
+    """Return the samples that can be read. Damaged samples are skipped, because they show nothing about the others."""
     found: list[Any] = []
     for data in samples.to_pylist():
         with suppress(FormatError, ValueError):

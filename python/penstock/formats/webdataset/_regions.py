@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from penstock.contract.regions import DIFFERS, OK, Region, fields, group, named, padding, text_of
-from penstock.errors import FormatError, TruncatedError
+from penstock.contract.regions import (
+    DIFFERS,
+    OK,
+    Region,
+    cut,
+    fields,
+    group,
+    named,
+    padding,
+    text_of,
+)
+from penstock.errors import FormatError
 
 _BLOCK = 512
 _HEADER = named(
@@ -67,9 +77,7 @@ def _member(data: bytes, start: int, size: int) -> Iterator[Region]:
             start + _BLOCK, len(contents), what, text_of(contents.rstrip(b"\n\0") or contents)
         )
     if len(contents) < size:
-        found = f"{len(contents)} bytes"
-        message = "the data ends inside a member"
-        raise TruncatedError(message, byte=start + len(data), expected=f"{size} bytes", found=found)
+        raise cut("a member", start + len(data), size, len(contents))
     yield from padding(start + _BLOCK + size, start + len(data))
 
 

@@ -229,7 +229,7 @@ class RecordDecoder(Decoder):
 
     def _translated(self, error: _core.KernelError) -> _core.KernelError | FormatError:
         """Convert the kernel's error to a FormatError if the contents break the rules of their field. Otherwise return
-        it."""
+        it unchanged."""
         fault = error.args[0]
         plan = next((p for p in self._plans.values() if p.field == fault.field), None)
         if fault.kind != "schema" or fault.record is None or plan is None or plan.is_asked:
@@ -281,8 +281,8 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
 
 
 def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
-    """Return how to read a column: from the field that the archive's comment names for it, else from the field of its
-    name."""
+    """Return how to read a column: from the field that the archive's comment names for it, else from the field with the
+    column's name."""
     name, is_own = column.name, False
     if stored is not None and stored.fields.get(name, name) != name:
         # If the column has the type in the archive's comment, the caller did not choose it.
@@ -345,7 +345,7 @@ def _sample(
     shard: OpenShard, mine: WebDatasetOptions
 ) -> tuple[set[str], dict[str, Any], InferredFrom]:
     """Read the first records of a shard (or all). Return the names of their fields, the types of fields whose contents
-    determine the type, and which records were read. Damage is skipped, as reading the records reports it."""
+    determine the type, and which records were read. Damage is skipped, because reading the records reports it."""
     has_all = mine.infer_records == "all"
     left = sys.maxsize if has_all else int(mine.infer_records)
     most_bytes = sys.maxsize if has_all else SAMPLE_BYTES

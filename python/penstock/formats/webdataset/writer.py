@@ -87,8 +87,8 @@ class WebDatasetWriteOptions:
     describe: bool = True
     """Whether to list the columns in a comment at the front of the archive."""
     key: str | None = None
-    """A column of integers or strings whose values are the keys of the records; None: their numbers, or the column
-    `__key__`."""
+    """A column of integers or strings whose values are the keys of the records; None uses the column `__key__` or, if
+    there is none, the numbers of the records."""
 
     def __post_init__(self) -> None:
         if self.compression not in (None, "gzip"):
@@ -100,7 +100,7 @@ class WebDatasetWriteOptions:
 
 
 class WebDatasetWriter(FramedWriter):
-    """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raise
+    """Writes one shard to a sink, and collects the data for its index. The caller commits or aborts the sink. Raises
     SchemaError if no member can hold values of a column's type.
 
     schema: the schema of the batches; None if only whole frames will be written.
@@ -128,8 +128,8 @@ class WebDatasetWriter(FramedWriter):
         super().__init__(sink, plan.stored.schema, encode, threads)
 
     def output(self, sink: Sink) -> PlainOutput:
-        """Return the output. Compressed data is one gzip member, as Python's tarfile, and so webdataset, reads only
-        one."""
+        """Return the output. Compressed data is one gzip member, because Python's tarfile, and therefore webdataset,
+        reads only one."""
         how = self._options
         return OneStream(sink, how.compression, how.level) if how.compression else PlainOutput(sink)
 
@@ -169,8 +169,8 @@ class WebDatasetWriter(FramedWriter):
     def _finish(self) -> None:
         self._work.drain()
         plain_bytes = sum(int(lengths.sum()) for lengths in self._lengths)
-        # An archive without records gets the comment too, as its columns must match those of the
-        # other shards.
+        # An archive without records gets the comment too, because its columns must match those of
+        # the other shards.
         described: list[_core.Buffer] = []
         if self._comment is not None and not self._num_records:
             described = [self._comment, folder_behind()]

@@ -27,8 +27,8 @@ class Boundaries:
         self._index = index
 
     def by_index(self, at: int) -> tuple[int, int, int] | None:
-        """The number, end and payload checksum of the record at `at`, from the index. None unless the index matches the
-        records that follow, or this payload."""
+        """The number, end and payload checksum that the index has for the record at `at`. None unless the index matches
+        one of the records that follow, or this payload."""
         found = self._entry(at)
         if found is None:
             return None
@@ -87,8 +87,8 @@ class Boundaries:
         return self._chains.follow(at, self._scope.limits.record_bytes)
 
     def holds_another(self, at: int, end: int) -> bool:
-        """Whether [at, end) contains an intact header of a frame that continues beyond `end`, as no frame inside a
-        payload does."""
+        """Whether [at, end) contains an intact header of a frame that continues beyond `end`. A frame inside a payload
+        never does that."""
         framing = self._scope.framing
         look = Unbroken(self._stream).read(at, end - at + framing.look_bytes - 1)
         inside = 1
@@ -118,8 +118,8 @@ class Boundaries:
         return record, int(index.starts[record + 1]), int(index.checksums[record])
 
     def _agrees(self, read: Read, record: int) -> bool:
-        """Whether one of the next records matches the index. Also true if no record follows, or if all that follow are
-        broken and the data ends where the index says."""
+        """Whether one of the next records, from number `record` on, matches the index. Also true if no record follows,
+        or if all that follow are broken and the data ends where the index says."""
         index = self._index
         assert index is not None
         last = min(record + _AGREEING, index.num_records)

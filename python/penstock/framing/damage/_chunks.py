@@ -26,7 +26,8 @@ from penstock.framing.streams.inflated import POINT_BYTES
 def chunks_around_damage(
     shard: OpenShard, at: int, first: int, points: list[SeekPoint] | None = None
 ) -> Iterator[Stretch]:
-    """The chunks and skipped regions from `at` on, where record `first` starts. For `points` see `walked_chunks`."""
+    """The chunks and skipped regions from offset `at` on. Record `first` starts there. For `points` see
+    `walked_chunks`."""
     scan = _damage_scan(shard, None, 0 if points is None else POINT_BYTES)
     for task in scan.walk(at, first):
         for part in scan.opened(task):
@@ -77,8 +78,8 @@ def frames_around_damage(shard: OpenShard, chunk: FrameChunk, index: Index) -> H
 
 
 def _checksums(frames: _core.Frames, index: Index, starts: np.ndarray) -> np.ndarray:
-    """The checksum to verify each frame with: the stored one, or the index's if the stored one does not match, because
-    it may itself be damaged."""
+    """The checksum to verify each frame with: the stored one. If that does not match, it may itself be damaged, so the
+    index's is used."""
     checksums = as_numpy(frames.checksums()).copy()
     for fault in frames.verify(None):
         row = fault.record or 0
@@ -145,8 +146,8 @@ def _damage_scan(shard: OpenShard, index: Index | None, point_bytes: int = 0) ->
 def _believed(
     shard: OpenShard, part: FoundFrames | Bad, first: int, until: int = MOST_BYTES
 ) -> tuple[int, FoundFrames | None, SkippedRegion | None]:
-    """The number of the next record, the frames of a part (or None), and its skipped region before `until` (or None). A
-    restored payload gets a new frame."""
+    """For one part of a scan: the number of the next record, the readable frames (None if there are none), and the
+    skipped region up to `until` (None if nothing is skipped). A restored payload gets a new frame."""
     if isinstance(part, FoundFrames):
         return max(first, part.first_record or 0), part, None
     found = part.finding

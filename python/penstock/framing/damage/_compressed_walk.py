@@ -102,8 +102,8 @@ class CompressedWalk(Walk):
         return max(self._index.num_records - self._record, 0)
 
     def _next_point(self, byte: int) -> tuple[SeekPoint, int | None, int] | None:
-        """The seek point at which inflating can continue, with the number (None without an index) and the start of the
-        first whole record after it."""
+        """Return the seek point at which inflating can continue, the number of the first whole record after it (None if
+        there is no index), and the start of that record."""
         if self._index is not None:
             return self._indexed_point(byte, self._at)
         inflater = self._forward.inflater
@@ -115,8 +115,8 @@ class CompressedWalk(Walk):
         return SeekPoint(8 * start, inflater.plain_bytes), None, inflater.plain_bytes
 
     def _indexed_point(self, byte: int, plain: int) -> tuple[SeekPoint, int, int] | None:
-        """The index's first seek point at or after both a file offset and a stream offset, with the number and the
-        start of the first whole record after it."""
+        """Return the index's first seek point that is not before a file offset nor before a stream offset, and the
+        number and the start of the first whole record after it."""
         index = self._index
         if index is None:
             return None

@@ -27,8 +27,8 @@ _LONGEST_CUT = 1 << 24
 _KEPT_PLACES = 1 << 20
 """How many chain offsets are remembered. Other headers are followed again."""
 _PATIENCE_BYTES = 256 << 20
-"""Damaged headers may claim bytes that are read in vain, and frames may be read repeatedly to follow them. The limit
-for either is this plus four times the size of the stream."""
+"""Bytes that damaged headers claim may be read in vain, and frames may be read repeatedly to follow their headers. Each
+of these two is limited to this number of bytes plus four times the size of the stream."""
 _SMALL_BYTES = 1 << 16
 """Reads of up to this size are always allowed."""
 
@@ -76,8 +76,8 @@ class Lead:
 
 
 class HeaderChains:
-    """The header chains of a stream that is read from start to end. Each chain is followed once: the result also holds
-    for its later offsets, and for chains that join it."""
+    """The header chains of a stream that is read from start to end. Each chain is followed only once: the result is
+    also valid for its later offsets, and for chains that join it."""
 
     def __init__(self, stream: Stream, framing: Framing) -> None:
         self._stream = stream
@@ -88,11 +88,12 @@ class HeaderChains:
         self._claimed_bytes = 0
 
     def known(self, place: int) -> Lead | None:
-        """Where the headers from an offset lead, if they were followed and did not lead out."""
+        """Where the headers from an offset lead, if they were followed before. None for headers that lead to the end of
+        the stream, because these are not remembered."""
         return self._led.get(place)
 
     def follow(self, start: int, most_bytes: int | None = None) -> Lead:
-        """Follow intact headers. A chain longer than `most_bytes` is assumed to lead out."""
+        """Follow intact headers. A chain longer than `most_bytes` is assumed to consist of records."""
         stream = Unbroken(self._stream)
         checked = self._framing.is_checked
         hops = (
@@ -142,7 +143,7 @@ class HeaderChains:
         return _PATIENCE_BYTES + 4 * (now if size is None else size)
 
     def _end(self, stream: Unbroken, at: int) -> Lead:
-        """Where a chain leads that ends at `at`, because there is no intact header."""
+        """Where a chain leads that ends at `at` because no intact header follows."""
         if stream.ends_at(at):
             return Lead(at, True)
         if not self._framing.is_checked:
@@ -171,7 +172,7 @@ class HeaderChains:
             self._led.update(dict.fromkeys(places.tolist(), led))
 
     def _by_frames(self, stream: Unbroken, start: int) -> Iterator[tuple[int, np.ndarray]]:
-        """As `_by_heads`, for framings whose frames must be read completely to find their ends."""
+        """Like `_by_heads`, but for framings whose frames must be read completely to find their ends."""
         name, at, want = self._framing.name, start, _FIRST_FRAMES_BYTES
         while len(window := stream.read(at, want)):
             last = len(window) < want

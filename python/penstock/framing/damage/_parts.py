@@ -71,7 +71,8 @@ class FoundFrames:
 
 
 def between(part: FoundFrames, first: int, end: int) -> FoundFrames:
-    """Records [first, end) of a part. Its file bytes count for the range that holds its first record."""
+    """Records [first, end) of a part. The file bytes of the part are counted only in the range that begins with its
+    first record."""
     starts = as_numpy(part.frames.starts())
     start = int(starts[first])
     stop = int(starts[end]) if end < len(starts) else part.end

@@ -9,8 +9,8 @@ broken frame at a known record boundary, a later offset is accepted only if
    impossible: their chain ends at the payload's checksum, four bytes before a record boundary.
 
 Eight bytes with their checksum look like a frame header. Under rule 1, a payload of eight bytes is therefore accepted
-only if half of the broken header still gives that length. If the broken frame's own header is intact, the bytes that it
-claims belong to it, even if they exceed a limit or the stream.
+only if one half of the broken header (the length or its checksum) still gives that length. If the broken frame's own
+header is intact, the bytes that it claims belong to it, even if they exceed a limit or the stream.
 """
 
 from __future__ import annotations

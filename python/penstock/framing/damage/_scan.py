@@ -49,7 +49,8 @@ from penstock.storage.base import Source
 from penstock.tuned import GZIP_GROUP_BYTES
 
 _ENDLESS = 1 << 62
-"""Larger than any stream. As the distance between seek points, it means one at the start of each member only."""
+"""Larger than any stream. If this is the distance between seek points, there is only one at the start of each
+member."""
 
 
 class DamageScan:
@@ -92,7 +93,7 @@ class DamageScan:
             yield from self.walk(*rest)
 
     def walk(self, at: int = 0, record: int = 0) -> Iterator[Task]:
-        """As `tasks`, but always by a walk over the headers. In a plain file, it may start at any record boundary."""
+        """Like `tasks`, but always by a walk over the headers. In a plain file, it may start at any record boundary."""
         source = self._scope.source
         if not self.compression:
             walk = Walk(self._scope, PlainStream(source), self._index, at=at, record=record)
@@ -134,7 +135,7 @@ class DamageScan:
                 at = walk.at
                 yield from self.opened(task)
             if at >= end:
-                return  # before the walk reads beyond it
+                return  # return before the walk reads beyond `end`
 
     def _walk_from(self, start: int, record: int, index: Index) -> Walk:
         source = self._scope.source

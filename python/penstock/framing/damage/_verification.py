@@ -32,8 +32,9 @@ class Verifier:
                 yield from self._known_parts(part, self._index)
 
     def _known_parts(self, part: FoundFrames, index: Index) -> Iterator[FoundFrames | Bad]:
-        """The frames of a plain file up to the first that the index does not have at its offset. Such a frame may be
-        intact: payload bytes may have moved to a record boundary. The frames after it are left out."""
+        """Yield the frames of a plain file up to the first frame that is not where the index has it. Even if that frame
+        is intact, it may be no record: payload bytes may have moved to a record boundary. The frames after it are left
+        out."""
         starts = as_numpy(part.frames.starts())
         rows = np.searchsorted(index.starts[:-1], starts)
         there = rows < index.num_records

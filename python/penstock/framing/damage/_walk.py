@@ -180,8 +180,8 @@ class Walk:
 
     def _cut_record(self, end: int, message: str, salvage: bool, kind: str = "truncated") -> Bad:
         """A record that continues beyond the end of the stream. Only salvage looks for records in it. If headers in it
-        lead to the end, either it lacks bytes and records follow, or its payload is frames and was truncated between
-        two of them."""
+        lead to the end, there are two explanations: bytes of this record are missing and other records follow, or its
+        payload consists of frames and was truncated between two of them."""
         lost: int | None = 1
         region = self._resynchronised(None if salvage else self._at)
         if salvage:
@@ -323,7 +323,7 @@ class Walk:
         size = self._stream.size()
         end = MOST_BYTES if size is None else size
         message = (
-            f"{fault.message}; with one byte corrected, the header ends the record beyond the data"
+            f"{fault.message}; with one byte corrected, the header gives an end beyond the data"
         )
         return self._cut_record(end, message, self._scope.salvage, fault.kind)
 

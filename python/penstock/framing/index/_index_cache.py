@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 30
 SLOW_SECONDS = 5.0
 """After a build this long, the user is told how to store an index next to its data."""
 _LOOK_AGAIN = 32
-"""The folder is listed again after this many stored indexes."""
+"""After this many indexes have been stored, the folder is listed again."""
 _LOCK_SUFFIX = f".lock{TEMPORARY_SUFFIX}"
 
 
@@ -60,7 +60,7 @@ def _cleared(folder: str, num_bytes: int) -> int:
     for _, size, path in sorted(found):
         if room >= num_bytes:
             break
-        if size:  # locks of other processes are empty
+        if size:  # an empty file is another process's lock
             with suppress(OSError):
                 os.unlink(path)
                 room += size

@@ -1,8 +1,8 @@
 """Writes the sidecar of a file before the file gets its final name, so that no sidecar is lost if the writer is killed.
 
 Until then, the sidecar has a temporary name with the file's inode and modification time, which a rename does not
-change. The name fits only that file, even if another file has or gets the final name. A reader that finds no sidecar
-looks for a temporary one of a killed writer, and renames it.
+change. So the name belongs to that file only, even if another file has or gets the final name. A reader that finds no
+sidecar looks for a temporary one of a killed writer, and renames it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ahead:
             return
         try:
             close_as(self._path, self._data_path)
-            os.utime(self._path)  # makes it newer than its file, which has not changed since
+            os.utime(self._path)  # makes it newer than its file
             # A power failure may undo the rename. Then the sidecar is found by its temporary name.
             self._calls.rename(self._path, final)
         except FileNotFoundError:

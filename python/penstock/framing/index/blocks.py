@@ -93,7 +93,7 @@ class CheckedSource(SourceView):
         self._held: OrderedDict[int, _core.Buffer] = OrderedDict()
 
     def read(self, start: int, length: int) -> _core.Buffer:
-        """As `Source.read`. Raises ChecksumError if a block has changed."""
+        """Like `Source.read`. Raises ChecksumError if a block has changed."""
         end = min(start + length, self.size)
         if start >= end:
             return _core.Buffer.from_bytes(b"")
@@ -120,7 +120,8 @@ class CheckedSource(SourceView):
         for number in range(first, last):
             found = data.slice((number - first) * BLOCK_BYTES, BLOCK_BYTES).crc32c()
             if len(data) < end - start or found != self._blocks[number]:
-                # A rewritten file explains the mismatch: then this call raises.
+                # If the file was rewritten, that explains the mismatch, and this call raises the
+                # error.
                 self._source.check_read(may_grow=False)
                 self._raise(number, found)
         return data
@@ -129,7 +130,7 @@ class CheckedSource(SourceView):
         start = number * BLOCK_BYTES
         end = min(start + BLOCK_BYTES, self.size)
         raise ChecksumError(
-            f"the bytes {start} to {end} are not those that were indexed",
+            f"bytes {start} to {end} differ from those that were indexed",
             file=self.path,
             byte=start,
             expected=f"0x{self._blocks[number]:08x} (in the index)",

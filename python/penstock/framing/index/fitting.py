@@ -65,8 +65,8 @@ def is_same(index: Index, source: Source) -> bool:
 
 
 def was_written(index: Index, source: Source) -> bool:
-    """Whether the system reports that a file was written, replaced or copied since its index was made. An index stores
-    the file's state, except that of a writer, which is newer than its file."""
+    """Whether the system reports that a file was written, replaced or copied since its index was made. The index of a
+    writer does not store the file's state; the file is then compared with the time when the index was made."""
     now = state_now(source)
     if not now.is_known:
         return False  # it is not on this machine
@@ -91,8 +91,8 @@ def _agreeing(index: Index, source: Source, framing: Framing) -> float:
 def _is_rewritten(
     index: Index, source: Source, framing: Framing, most_bytes: int = _COMPARED_BYTES
 ) -> bool:
-    """Whether a modified file holds other records than the index. All headers of a local file are read (for framings
-    other than TFRecord, the whole file). Remote files, and large files of these framings, are sampled."""
+    """Whether the records of a modified file differ from the index. All headers of a local file are read. For framings
+    other than TFRecord, that takes the whole file, so large files are only sampled. Remote files are sampled, too."""
     if index.layout != "plain":
         return False  # `_begins` and `_fits_inflated` already examine nearly all of it
     first, end = int(index.starts[0]), int(index.starts[-1])
@@ -127,7 +127,8 @@ def _fits_inflated(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def _begins(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether an index was made of the first part of this file. All records of a sample must match, at least one."""
+    """Whether an index was made of the first part of this file. All records of a sample must match, and the sample must
+    have at least one."""
     end = index.plain_bytes if index.compression else index.data_bytes
     if not index.data_bytes < source.size or int(index.starts[-1]) != end:
         return False
@@ -139,7 +140,7 @@ def _begins(index: Index, source: Source, framing: Framing) -> bool:
 
 
 def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
-    """Whether the last record of a plain file has an intact header and ends with the file."""
+    """Whether the last record of a plain file has an intact header and ends exactly at the end of the file."""
     last = index.num_records - 1
     return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
 
@@ -238,7 +239,8 @@ def _are_indexed(
 ) -> bool:
     if not np.array_equal(starts, index.starts[first : first + len(starts)]):
         return False
-    # A record with another checksum is new if it matches that checksum, or else damaged.
+    # If a record's stored checksum differs from the index, the record is new if its payload matches
+    # that checksum, and damaged if not.
     known = index.checksums[first : first + len(checksums)]
     for record in np.flatnonzero(checksums != known):
         frame = read(int(starts[record]), int(starts[record + 1] - starts[record]))

@@ -49,7 +49,7 @@ def load_index(shard: OpenShard) -> Index | None:
             continue
         is_news = known is not index or (state.is_known and index.state != state)
         if is_news and shard.framing.keeps_index and index.blocks is None:
-            # Save what is new, so that it need not be found at each open.
+            # Save what is new, so that later opens need not find it again.
             known = replace(known, state=state)
             if known.num_records == index.num_records or sidecar.worth_saving(
                 index.num_records, known.num_records
@@ -64,7 +64,7 @@ def load_index(shard: OpenShard) -> Index | None:
 def _kept(
     path: str, kept: str, storage: LocalStorage, state: State
 ) -> list[tuple[str | None, Index]]:
-    """The sidecars of a file and their folders. One for the file's present state comes first."""
+    """The sidecars of a file and their folders. A sidecar that was stored for the file's present state comes first."""
     found: list[tuple[str | None, Index]] = []
     for folder in sidecar.folders(kept):
         # Missing, unreadable or invalid: an index can be rebuilt.

@@ -1,4 +1,4 @@
-"""The lengths of the lists in a file's columns, as stored in its sidecar: found by a pass over the file.
+"""The lengths of the lists in a file's columns. A pass over the file finds them and stores them in the sidecar.
 
 bytes            what
 4                length of the JSON, little-endian

@@ -106,7 +106,7 @@ def _in_common(one: bytes, other: bytes) -> bytes:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> bytes:
-    """The stored schema of a file; empty without a sidecar that is valid for the current file."""
+    """The stored schema of a file; empty if no sidecar is valid for the current file."""
     return next(sections_of(path, storage, options, opened, "schema"), b"")
 
 
@@ -132,7 +132,8 @@ def sections_of(
 
 
 def _places(path: str, kept: str) -> Iterator[str]:
-    """Where sidecars of a file may be, and last one that a killed writer left."""
+    """Where sidecars of a file may be. The last place is that of a sidecar that a killed writer left, if there is
+    one."""
     for folder in sidecar.folders(kept):
         yield sidecar.path_for(path, folder)
     left = ahead.left_of(path, sidecar.folders(kept)[0])
@@ -141,7 +142,7 @@ def _places(path: str, kept: str) -> Iterator[str]:
 
 
 def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
-    """Whether sizes and times show that a file was not written to after its sidecar."""
+    """Whether sizes and times show that a file was not written to after its sidecar was written."""
     told = os.stat(path)
     if told.st_size != facts.data_bytes:
         return False
@@ -158,8 +159,8 @@ def _is_of_changed(
     kept: dict[str, bytes],
     name: str,
 ) -> bool:
-    """Whether a section is valid for a file that was copied, moved or written to since: its sample or its index
-    matches."""
+    """Whether a section is still valid for a file that was copied, moved or written to since. It is if the sidecar's
+    sample or index matches the file."""
     source = storage.source(path)
     try:
         if kept["sample"]:

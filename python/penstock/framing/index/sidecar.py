@@ -2,9 +2,9 @@
 
 File layout: `_sections`. Location: `path_for`, `folders`, `keep`.
 
-A sidecar is not trusted: its size and, unless the system reports the file as unchanged, a sample of its records are
-compared with the file (see `fitting`). Every record read through it must be at the stored position and have the stored
-checksum. A sidecar of another file is rebuilt.
+A sidecar is not trusted: the file size that it states and, unless the system reports the file as unchanged, a sample of
+its records are compared with the file (see `fitting`). Every record that is read with the help of a sidecar must be at
+the stored position and have the stored checksum. A sidecar that was made for another file is rebuilt.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ def folders(kept: str | None) -> tuple[str | None, ...]:
 
 
 def state_of(source: Source) -> State:
-    """The current state of a file, to be stored: any write, replacement or copy changes it. UNKNOWN if a later change
-    could still get the same timestamp, if another file has replaced the open one, or if the system reports no state."""
+    """The current state of a file, to be stored in a sidecar. Any write, replacement or copy changes the state. UNKNOWN
+    if a later change could still get the same timestamp, if another file has replaced the open one, or if the system
+    reports no state."""
     state = state_now(source)
     # The file has not changed since it was opened, and the clock has ticked since.
     is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns
@@ -141,7 +142,8 @@ def state_of(source: Source) -> State:
 
 
 def state_now(source: Source) -> State:
-    """As `state_of`, but even if a later change could get the same timestamp: to be compared with a stored state."""
+    """Like `state_of`, but known even if a later change could get the same timestamp. Use it only to compare with a
+    stored state."""
     if source.was_replaced():
         return UNKNOWN
     try:

@@ -37,7 +37,8 @@ _Stretch = tuple[np.ndarray, int, int]
 
 
 def _inflated(stream: Stream, index: Index, starts: np.ndarray, ends: np.ndarray) -> _core.Buffer:
-    """Frames of a compressed stream. Each stretch between two seek points is inflated once, several in parallel."""
+    """Frames of a compressed stream. Each stretch between two seek points is inflated once. Several stretches are
+    inflated in parallel."""
     points = np.array([p.plain_start for p in index.points], dtype=np.uint64)
     if not len(points):
         points = np.unique(starts)  # so that no stretch includes unrequested frames

@@ -1,7 +1,8 @@
 """Read and decode records of a plain local file in one call, which is the usual way of `take`.
 
-If there is any fault, the slower way (`gather`, `Held`, `Decoder.decode`) is used instead, which examines it between
-its steps. A small take costs little more than its reads, and large records are decoded while they are in a cache.
+If there is any fault, the slower way (`gather`, `Held`, `Decoder.decode`) is used instead. It works step by step, and
+finds out what the fault is. A small take costs little more than its reads, and large records are decoded while they are
+in a cache.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class ChunkFrames:
         return walked.frames if is_all else None
 
     def readable(self, chunk: FrameChunk) -> Readable:
-        """The records of a chunk that have a frame; the others are skipped."""
+        """The records of a chunk whose frames can be read; the others are skipped."""
         held = self.read(chunk, None)
         records = np.arange(chunk.num_records)
         starts = as_numpy(held.frames.starts())
@@ -104,7 +104,8 @@ class ChunkFrames:
         return Held(frames, checksums[asked], first + asked)
 
     def _around_damage(self, chunk: FrameChunk, index: Index, numbers: np.ndarray | None) -> Held:
-        """The frames of a damaged chunk that a damage scan accepts; the others are skipped, or raise if requested."""
+        """The frames of a damaged chunk that a damage scan accepts; the others are skipped, or raise an error if they
+        were requested."""
         held = frames_around_damage(self._shard, chunk, index)
         if numbers is None:
             return held
@@ -152,7 +153,7 @@ class ChunkFrames:
             )
 
     def _check_places(self, starts: np.ndarray, length: int) -> None:
-        """Raise StaleIndexError if the records are not in order, or too long to be a chunk."""
+        """Raise StaleIndexError if the records are not in order, or are together too long for a chunk."""
         limits = self._shard.options.limits
         most = limits.record_bytes + limits.member_bytes + 4 * CHUNK_BYTES
         if (starts[1:] <= starts[:-1]).any() or length > most:
@@ -176,7 +177,7 @@ class ChunkFrames:
             raise self._damaged_head(index, record) from None
 
     def _raise_cut(self, end: int, index: Index, record: int) -> None:
-        """Raise the reason if the stream breaks off at `end`, inside this record."""
+        """Raise the error that explains why the stream breaks off at `end`, if that is inside this record."""
         if end >= int(index.ends[record]):
             return
         try:
@@ -316,7 +317,8 @@ class ChunkFrames:
         return self._framing.frames([payload.to_bytes()]).data
 
     def _walks_to_its_end(self, index: Index) -> bool:
-        """Whether the headers of a plain file lead to its end: then an index that disagrees belongs to another file."""
+        """Whether the headers of a plain file lead to its end. If they do, an index that disagrees belongs to another
+        file."""
         if index.compression:
             return False
         shard = self._shard

@@ -37,7 +37,7 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk
     large = index.plain_bytes >= LARGE_RECORD_BYTES * index.num_records and not len(points)
     wanted = LARGE_CHUNK_BYTES if large else CHUNK_BYTES
     while first < index.num_records:
-        # As uint64, because numpy converts the whole index for a Python int.
+        # Use uint64: for a Python int, NumPy would convert the whole index.
         goal = np.uint64(min(int(borders[first]) + wanted, index.plain_bytes))
         if len(points):
             later = np.searchsorted(points, goal, "left")
@@ -54,7 +54,7 @@ def indexed_chunks(index: Index, most: int | None = None) -> Iterator[FrameChunk
 
 
 def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
-    """The numbers of records above `most` bytes and of the records after them, ascending."""
+    """The numbers of records above `most` bytes, and for each of them the number of the next record, ascending."""
     if most is None or index.plain_bytes <= most:
         return np.zeros(0, np.int64)
     long = np.flatnonzero(np.diff(index.starts) > np.uint64(min(most, 1 << 63)))
@@ -62,8 +62,8 @@ def _edges_of_long(index: Index, most: int | None) -> np.ndarray:
 
 
 def sample_chunks(shard: OpenShard) -> Iterator[FrameChunk]:
-    """As `walked_chunks`, for callers that need only the first records. The first chunk is small, because a scan reads
-    and inflates these bytes again."""
+    """Like `walked_chunks`, for callers that need only the first records. The first chunk is small, because a scan
+    reads and inflates these bytes again."""
     return only_chunks(walked_chunks(shard, first_bytes=_FIRST_OF_SAMPLE_BYTES))
 
 
@@ -80,7 +80,7 @@ def walked_chunks(
 
     The walk begins at `start`, an offset and the number of the record there. If `on_long` is given, it is called for a
     record above the size limit, which is then left out. If damage is skipped, a damage scan reads a plain shard from
-    the first fault on, and all of a compressed one. It appends the seek points of compressed data to `points`.
+    the first fault on, and all of a compressed one. The seek points of compressed data are appended to `points`.
     """
     if shard.skips_damage and shard.stream.container:
         yield from chunks_around_damage(shard, 0, 0, points)
@@ -170,7 +170,7 @@ def _long(
 
 
 def _fault_at(stream: Stream, end: int) -> Any:
-    """The fault of compressed data at `end`, where the stream seems to end; None if it does."""
+    """The fault of compressed data at `end`, where the stream seems to end; None if it really ends there."""
     if stream.container:
         try:
             stream.read(end, 1)

@@ -110,13 +110,14 @@ class FramedReader(Reader):
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows
         if not self._shard.skips_long_records:
-            # The task waits, not this thread, so that the next file can be opened meanwhile.
+            # This waits inside the task, not in this thread, so that the next file can be opened
+            # meanwhile.
             yield lambda: tuple(self._after_windows(windows))
         else:
             yield from self._after_windows(windows)
 
     def _after_windows(self, windows: Windows) -> Iterator[Stretch]:
-        """Continue from the fault that ended the windows, if any: raise it, or skip it and return later chunks."""
+        """Continue from the fault that ended the windows, if any: raise it, or skip it and yield later chunks."""
         if (rest := windows.rest()) is not None:
             yield from walked_chunks(self._shard, start=rest)
 

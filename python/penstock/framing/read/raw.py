@@ -13,7 +13,7 @@ RAW_SCHEMA = pa.schema([pa.field("record", pa.binary_view(), nullable=False)])
 
 
 class RawDecoder(Decoder):
-    """Returns payloads undecoded: one column of views into the bytes read."""
+    """Returns payloads undecoded: one column of views into the bytes that were read."""
 
     def __init__(self, schema: pa.Schema = RAW_SCHEMA) -> None:
         self.schema = schema

@@ -140,7 +140,8 @@ class OpenShard:
         return self.skipped(at, max(end, at), None, error.message)
 
     def stop_in_file(self, fault: Any, record: int) -> SkippedRegion:
-        """As `stop_at`, for a fault of the compressed data. The region has offsets in the file, not in the stream."""
+        """Like `stop_at`, but for a fault of the compressed data. The region has offsets in the file, not in the
+        stream."""
         if self.options.damage == "error":
             raise self.error(fault, record)
         error = self.error(fault, record)
@@ -155,7 +156,7 @@ class OpenShard:
         return _core.Fault("truncated", at, f"the data ends {INSIDE}", need, left)
 
     def cut_inside(self, fault: Any, left: int, need: int) -> Any:
-        """Add to the fault of truncated compressed data that it ends `left` bytes into a frame."""
+        """Extend the fault of truncated compressed data: it ends `left` bytes into a frame."""
         if not left or kind_of(fault.kind) is not TruncatedError:
             return fault
         return _core.Fault(fault.kind, fault.byte, f"{fault.message} {INSIDE}", need, left)

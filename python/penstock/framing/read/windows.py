@@ -84,8 +84,8 @@ class Windows:
     """The windows of a shard of `size` bytes.
 
     Iterate over calls that return one chunk, or nothing if no record ends in the window. A call may wait for the call
-    before it, which must already be running. The calls find the records before the first fault, and `rest` returns its
-    position, from which `walked_chunks` continues. If damage is skipped, a wrong checksum is such a fault, too.
+    before it, which must already be running. The calls find the records before the first fault, and `rest` returns the
+    fault's position, from which `walked_chunks` continues. If damage is skipped, a wrong checksum is such a fault, too.
     """
 
     def __init__(self, shard: OpenShard, size: int) -> None:
@@ -114,7 +114,7 @@ class Windows:
         return self._last.rest.get()
 
     def _chunk(self, begin: int, end: int, before: _Link, after: _Link) -> Sequence[FrameChunk]:
-        rest: _Rest = None  # also after an error, which ends the scan
+        rest: _Rest = None  # stays None after an error, which ends the scan
         try:
             chunk, start, told = self._found(begin, end, before, after)
             rest = (told.at, told.record) if told.ended else None
@@ -133,7 +133,7 @@ class Windows:
         self, begin: int, end: int, before: _Link, after: _Link
     ) -> tuple[Chunk[Held] | None, _Start, _Start]:
         """The chunk of a window, where its records start, and what was reported to the next call."""
-        told = replace(self._latest, ended=True)  # if an error is raised below
+        told = replace(self._latest, ended=True)  # reported if an error is raised below
         try:
             buffer = self._read(begin, end)
             start = before.start.get()
@@ -177,7 +177,7 @@ class Windows:
         return chunk, _Start(at, start.record + count, next_end, margin, ended)
 
     def _walked(self, start: _Start, end: int, window: tuple[int, _core.Buffer] | None) -> Walked:
-        """The frames from a start on, in the window if its bytes include that start."""
+        """The frames from `start` on: found in the window's bytes if these include that start, else read again."""
         shard, limit, at = self._shard, self._shard.record_bytes, start.at
         if window is None or at < window[0]:
             return shard.stream.walk(shard.framing, at, end - at, limit)

@@ -162,8 +162,9 @@ class ForwardStream(Stream):
         self._points: list[SeekPoint] = []
         self._origin: SeekPoint | None = None
         self._first = Pass(self._inflate(point_bytes))
-        # A second pass for bytes that the first no longer keeps. Reading all of them again inflates the file only once
-        # more. Findings, members and points come from the first pass only, so that each is reported once.
+        # A second pass, for bytes that the first pass no longer keeps. Even if all bytes are read
+        # again, the file is inflated only once more. Findings, members and points come from the
+        # first pass only, so that each is reported once.
         self._again: Pass | None = None
 
     @property

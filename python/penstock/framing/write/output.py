@@ -1,6 +1,6 @@
 """Turns the frames of a FramedWriter into a file: plain, as gzip members, or as one compressed stream.
 
-The end of a gzip member depends only on the records. A member holds whole records, so reading may start at any member.
+Where a gzip member ends depends only on the records. A member holds whole records, so reading may start at any member.
 No member is empty, because TensorFlow treats an empty member as the end of the file.
 """
 

@@ -53,7 +53,7 @@ _RANGE_HINT = "scale the values, or store them as bytes"
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """The key of one column of a schema, and the casts that it needs before the kernel."""
+    """The key of one column of a schema, and the casts that it needs before the kernel can take it."""
 
     path: tuple[int, ...]
     """The number of the column, then of the field in each nested struct."""
@@ -229,10 +229,7 @@ def _steps(
     if pa.types.is_list_view(given) or pa.types.is_large_list_view(given):
         steps.append(_packed)
         given = pa.large_list(given.value_type)
-    stored = map_values(given, _stored)
-    wanted = None if stored is None else map_values(stored, _wire)
-    if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
-        raise _unheld(key, given)
+    stored, wanted = _kernel_types(key, given)
     if stored != given:
         is_run_end = pa.types.is_run_end_encoded(given)
         steps.append(pc.run_end_decode if is_run_end else _cast_to(stored))
@@ -240,6 +237,15 @@ def _steps(
         is_double = unnested(stored)[0] == pa.float64()
         steps.append(_narrow_to(wanted, key, losses) if is_double else _cast_to(wanted))
     return tuple(steps), wanted
+
+
+def _kernel_types(key: str, given: pa.DataType) -> tuple[pa.DataType, pa.DataType]:
+    """The type without extensions and dictionaries, and the type that the kernel accepts, or raise SchemaError."""
+    stored = map_values(given, _stored)
+    wanted = None if stored is None else map_values(stored, _wire)
+    if stored is None or wanted is None or unnested(wanted)[1] > 2 or _is_list_of_views(given):
+        raise _unheld(key, given)
+    return stored, wanted
 
 
 def _is_list_of_views(given: pa.DataType) -> bool:
@@ -252,7 +258,7 @@ def _is_list_of_views(given: pa.DataType) -> bool:
 def _list_steps(
     key: str, given: pa.DataType, losses: Losses
 ) -> tuple[tuple[Callable[[Any], Any], ...], pa.DataType]:
-    """As `_steps`, for a feature list: each record has a list of frames."""
+    """Like `_steps`, but for a feature list: each record has a list of frames."""
     if pa.types.is_null(given):
         wanted = pa.list_(given)
         return (_cast_to(wanted),), wanted
@@ -282,7 +288,7 @@ def _unheld(key: str, given: pa.DataType) -> SchemaError:
 
 
 def _stored(given: pa.DataType) -> pa.DataType | None:
-    """The type of the values without extension or dictionary."""
+    """The type of the values, without an extension type or a dictionary around it."""
     types = pa.types
     if types.is_dictionary(given) or types.is_run_end_encoded(given):
         return _stored(given.value_type)

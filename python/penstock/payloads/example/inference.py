@@ -23,12 +23,12 @@ from penstock.payloads.example.plans import (
 _KINDS = (("bytes", pa.binary()), ("float", pa.float32()), ("int64", pa.int64()))
 
 _GOOD_FOR_BROKEN = 9
-"""With fewer valid Examples for each invalid message, payloads are not treated as Examples."""
+"""If there are fewer valid Examples than this for each invalid message, payloads are not treated as Examples."""
 
 
 def looks_like_examples(facts: Mapping[str, Any]) -> bool:
     """Whether payloads are Examples: at least one has features and nothing else, and there are 9 such payloads for each
-    invalid message, which is then a damaged record."""
+    invalid message, which is then assumed to be a damaged record."""
     num_examples: int = facts["num_examples"]
     return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
 
@@ -180,7 +180,7 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         kinds = [innermost(one.type), innermost(other.type)]
         raise SchemaError(
-            "the values in different files have types without a common type",
+            "the types of the values in different files have no common type",
             field=one.name,
             expected=one.type,
             found=other.type,

@@ -31,7 +31,7 @@ LISTS_PREFIX = "feature_lists/"
 """Prefixes of column names for a key in the context or in the feature lists of a SequenceExample."""
 
 _VALUE_BYTES = {"int64": 8, "any_int64": 8, "float": 4, "any_float": 4, "any_double": 8, "bytes": 4}
-"""The bytes of a value of each kind; for a byte string, those of its end offset."""
+"""The bytes of a value of each kind. For a byte string, only its end offset counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _finish_all(fields: Sequence[FieldPlan], arrays: Sequence[pa.Array]) -> list
 
 
 def lent(plan: FieldPlan) -> FieldPlan:
-    """The plan with byte strings as views into the buffer read, if the field has one string per record."""
+    """The plan with byte strings as views into the buffer that was read, if the field has one string per record."""
     wire = plan.wires[0] if len(plan.wires) == 1 else None
     given = plan.field.type
     if wire is None or storage_of(given) != pa.binary():

@@ -14,9 +14,9 @@ from penstock.contract.regions import Region, group, list_of, text_of
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 _DELIMITED = 2
 _MOST_PARTS = 100
-"""The most parts of an entry; one that is not hostile has two."""
+"""How many parts of an entry are read, at most. A normal entry has two."""
 _MOST_VALUES = 1 << 20
-"""The most values of a feature that are counted, unless they are packed."""
+"""How many values of a feature are counted, at most, unless they are packed."""
 
 
 class _Field(NamedTuple):
@@ -30,11 +30,11 @@ class _Field(NamedTuple):
 
 
 class _OtherError(Exception):
-    """The bytes are no Example."""
+    """The bytes are not an Example."""
 
 
 def example_regions(data: bytes, start: int) -> tuple[Region, ...]:
-    """The features of a message that starts at byte `start`; nothing if it is no Example."""
+    """The features of a message that starts at byte `start`; nothing if it is not an Example."""
     try:
         return group("", start, len(data), _message(data, start)).children
     except _OtherError:
@@ -144,7 +144,7 @@ def _fields(data: bytes, at: int, end: int) -> Iterator[_Field]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of base 128, and where it ends."""
+    """A varint (a number in base 128), and where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):

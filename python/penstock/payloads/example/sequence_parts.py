@@ -22,7 +22,8 @@ _LOOKED_RECORDS = 1000
 
 
 def part_and_key(name: str) -> tuple[bool, str] | None:
-    """The part in a column's name (whether it is the feature lists), and the key. None without such a prefix."""
+    """Split a column's name: whether its part is the feature lists, and the key. None if the name has no such
+    prefix."""
     for prefix, in_lists in ((CONTEXT_PREFIX, False), (LISTS_PREFIX, True)):
         if name.startswith(prefix) and name != prefix:
             return in_lists, name.removeprefix(prefix)
@@ -31,13 +32,14 @@ def part_and_key(name: str) -> tuple[bool, str] | None:
 
 def names_of_parts(names: Iterable[str], facts: Callable[[], Mapping[str, Any]]) -> set[str]:
     """The names that consist of a part of a SequenceExample and a key in it, unless the whole name is a key in the
-    records. `facts` of the records is called only if a name has such a prefix."""
+    records. `facts` returns facts about the records, and is called only if a name has such a prefix."""
     prefixed = {name for name in names if part_and_key(name) is not None}
     return prefixed - {entry["key"] for entry in facts()["keys"]} if prefixed else prefixed
 
 
 def with_parts(schema: pa.Schema, facts: Callable[[], Mapping[str, Any]]) -> pa.Schema:
-    """The schema with part and key of such names (see `names_of_parts`) in the fields' metadata."""
+    """The schema, with metadata for fields whose names consist of a part and a key (see `names_of_parts`): the metadata
+    has the two separately."""
     own = (field.name for field in schema if WIRE_KEY not in (field.metadata or {}))
     parts = names_of_parts(own, facts)
     fields = [_of_part(field) if field.name in parts else field for field in schema]

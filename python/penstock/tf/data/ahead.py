@@ -11,8 +11,8 @@ from penstock.tf.data.failures import Raising, guarded
 
 
 def ahead(values: Iterator[Any], most: int) -> Raising:
-    """The same values, made by a thread, at most `most` values ahead. Only the thread uses `values`. It ends when the
-    result is dropped, even before all values were made."""
+    """The same values, made by a thread, at most `most` values ahead. Only the thread uses `values`. The thread ends
+    when the result is dropped, even before all values were made."""
 
     def made() -> Iterator[Any]:
         with users_code():

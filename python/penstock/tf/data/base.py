@@ -1,4 +1,4 @@
-"""The base of datasets: the op, iteration and the specs of elements. The verbs are in `making.py` and `verbs_of_*.py`."""
+"""The base of datasets: the op, iteration and the specs of elements. `making.py` and `verbs_of_*.py` have the verbs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Iterator:
 
     @property
     def initializer(self) -> None:
-        """Nothing: an iterator is ready (TensorFlow 1)."""
+        """None, because an iterator needs no initialization (TensorFlow 1)."""
         return
 
 
@@ -88,7 +88,7 @@ class Base:
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
-        """The class for `isinstance`: also Keras's adapter, once Keras is imported."""
+        """The class that `isinstance` sees. Once Keras is imported, it also derives from Keras's adapter."""
         if "keras" in sys.modules:
             from penstock.tf.data.for_keras import with_adapter
 
@@ -104,7 +104,7 @@ class Base:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         known = inspect.getattr_static(type(self), name, None)
-        if isinstance(known, property):  # which raised an AttributeError of its own
+        if isinstance(known, property):  # the property itself raised an AttributeError
             return known.__get__(self)
         raise missing(f"tf.data.Dataset.{name}")
 
@@ -129,8 +129,8 @@ class Base:
     def element_spec(self) -> Any:
         """The structure of the specs of an element.
 
-        After a user's function, specs are those of its results for placeholders, with which it is called a few
-        times. Where it needs values, they are inferred from the first two elements; sizes that differ between them
+        To find the specs after a user's function, the function is called a few times with placeholders. If it does not
+        work with placeholders, the specs are inferred from the first two elements; sizes that differ between the two
         are unknown.
         """
         return self.op.spec()

@@ -35,14 +35,14 @@ def make_batched_features_dataset(
         file_pattern: one or several patterns of `Dataset.list_files`.
         batch_size: records of a batch.
         features: {name: tf.io.FixedLenFeature, tf.io.VarLenFeature, …}.
-        reader: function from a file name to a dataset of records; TFRecordDataset unless given.
+        reader: function from a file name to a dataset of records; by default TFRecordDataset.
         label_key: the feature that becomes the second component.
         reader_args: further arguments of the reader, such as ["GZIP"].
         num_epochs: number of epochs; None: infinite.
         shuffle: whether files and records come in a random order in each epoch.
-        shuffle_buffer_size, shuffle_seed: as `Dataset.shuffle`.
+        shuffle_buffer_size, shuffle_seed: as for `Dataset.shuffle`.
         prefetch_buffer_size: batches made ahead.
-        reader_num_threads: files that are open at the same time, whose records alternate; 1 unless given.
+        reader_num_threads: files that are open at the same time, whose records alternate; by default 1.
         parser_num_threads, sloppy_ordering: ignored.
         drop_final_batch: drop a last batch that is not full.
 

@@ -1,4 +1,4 @@
-"""Combines elements to batches and splits batches: batch, padded_batch, ragged_batch, unbatch, rebatch."""
+"""Combines elements into batches and splits batches: batch, padded_batch, ragged_batch, unbatch, rebatch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 
 class Groups:
-    """A fixed number of elements, combined to one. After an error, it continues with the next batch."""
+    """An iterator that combines groups of elements. After an error, it continues with the next group."""
 
     def __init__(
         self,
@@ -206,12 +206,12 @@ def _aligned_leaves(element: Any) -> list[Any]:
 
 
 def _after_error(error: Exception, values: Iterator[Any]) -> Iterator[Any]:
-    """Values that follow an error."""
+    """An iterator that first raises an error, and then yields the values."""
     return Raising(chain([Failure(error)], guarded(values)))
 
 
 def _rows_as_blocks(values: Iterator[Any], like: Any) -> Iterator[AnyBlock]:
-    """The rows of each element as a block; one tensor per row where types or sizes differ from the first element's."""
+    """The rows of each element as a block; separate tensors if types or sizes differ from the first element's."""
     kinds = [(leaf.dtype, np.shape(leaf)[1:]) for leaf in flatten(like, lists=False)]
     for element in values:
         leaves = _aligned_leaves(element)
@@ -242,12 +242,14 @@ class Unbatch(Op):
             return _after_error(error, self._run(values))
         if first is None:
             return iter(())
-        if not all(type(leaf) is Tensor and leaf.ndim for leaf in flatten(first, lists=False)):
-            return self._run(chain([first], values))
-        strings = tuple(
-            leaf.dtype == object and leaf.ndim == 1 for leaf in flatten(first, lists=False)
-        )
-        return Blocks(_rows_as_blocks(chain([first], values), first), first, strings)
+        return self._open_like(first, chain([first], values))
+
+    def _open_like(self, first: Any, values: Iterator[Any]) -> Stream:
+        leaves = flatten(first, lists=False)
+        if not all(type(leaf) is Tensor and leaf.ndim for leaf in leaves):
+            return self._run(values)
+        strings = tuple(leaf.dtype == object and leaf.ndim == 1 for leaf in leaves)
+        return Blocks(_rows_as_blocks(values, first), first, strings)
 
     def _run(self, values: Iterator[Any]) -> Iterator[Any]:
         for element in values:
@@ -284,7 +286,7 @@ class Unbatch(Op):
 
 
 class RaggedBatch(Batch):
-    """Batches of elements; dense ones of different lengths become ragged."""
+    """Batches of elements. Dense tensors of different lengths become ragged tensors."""
 
     def __init__(self, source: Op, batch_size: Any, drop_remainder: Any, dtype: Any) -> None:
         super().__init__(source, batch_size, drop_remainder)

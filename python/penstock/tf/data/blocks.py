@@ -244,12 +244,12 @@ class Blocks:
     """Elements as an iterator of blocks.
 
     Args:
-        blocks: all of one kind.
-        structure: of the elements, with anything at the leaves.
+        blocks: the blocks, all of the same kind.
+        structure: the structure of the elements, with any values at its leaves.
         strings: for each leaf, whether it is a string, or a batch of strings.
         batched: whether the blocks are Batches.
         is_ahead: whether threads make them ahead of the consumer.
-        is_varying: whether a column is sparse; the rows of a batch then have the length of its longest.
+        is_varying: whether a column is sparse; the rows of a batch then have the length of its longest row.
     """
 
     def __init__(

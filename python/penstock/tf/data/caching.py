@@ -85,7 +85,7 @@ class MemoryCache(Op):
 
 
 class FileCache(Op):
-    """The same in a file, which later programs can use."""
+    """The elements of the first complete pass, kept in a file that later programs can use."""
 
     passes_on = True
 
@@ -164,7 +164,7 @@ class FileCache(Op):
                     raise DataLossError(
                         None,
                         None,
-                        f"the cache is cut or damaged: {error}",
+                        f"the cache is truncated or damaged: {error}",
                         file=self._data,
                         record=number,
                     ) from error
@@ -272,7 +272,7 @@ def _structure(described: Any) -> Any:
         return tuple(_structure(value) for value in facts.list("tuple"))
     pairs = facts.list("dict")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        raise FormatError("the structure is none of a cache")
+        raise FormatError("the structure is not one that a cache has")
     return {key: _structure(value) for key, value in pairs}
 
 

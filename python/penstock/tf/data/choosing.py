@@ -172,8 +172,9 @@ class Repeat(Op):
             if is_empty and self.number < 0:
                 return
             if epoch == self.number:
-                # TensorFlow starts one more epoch, which draws from the seeds of a shuffle, except right after
-                # the shuffle, because it fuses both steps.
+                # TensorFlow starts one more epoch, which draws from the seeds of a shuffle. If `repeat`
+                # directly follows the
+                # # shuffle, it does not, because it fuses these two steps.
                 if not isinstance(_acting(self.source), Shuffle):
                     self.source.begin()
                 return

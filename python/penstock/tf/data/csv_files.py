@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -78,7 +78,7 @@ def lines_of(path: str, container: str) -> Iterator[bytes]:
 
 
 def _default(given: Any) -> Tensor:
-    """The default of a column; of a dtype alone: none, so the field is required."""
+    """The default of a column. If only a dtype is given, it is an empty tensor, so the field is required."""
     if isinstance(given, (DType, str, type)) and not isinstance(given, bytes):
         try:
             return np.zeros(0, as_dtype(given).dtype).view(Tensor)
@@ -96,8 +96,8 @@ class CsvDataset(Dataset):
         compression_type: "GZIP", "ZLIB" or None.
         buffer_size: ignored.
         header: whether the first line of each file has names.
-        field_delim, use_quote_delim, na_value, select_cols: as `tf.io.decode_csv`.
-        exclude_cols: the columns that are not read.
+        field_delim, use_quote_delim, na_value, select_cols: as for `tf.io.decode_csv`.
+        exclude_cols: the columns not to read.
 
     Raises:
         InvalidArgumentError: when read: as `tf.io.decode_csv`.
@@ -168,20 +168,20 @@ def make_csv_dataset(
     Args:
         file_pattern: patterns of file names.
         batch_size: records of a batch.
-        column_names: of all columns; the first line unless given.
-        column_defaults: the type or default of each column; found out unless given.
-        label_name: the column that is given separately, as the second component.
-        select_columns: names or numbers of the columns that are read.
-        field_delim, use_quote_delim, na_value, compression_type: as `CsvDataset`.
+        column_names: the names of all columns; None takes them from the first line.
+        column_defaults: the type or default of each column; None infers them.
+        label_name: the column of labels, which becomes the second component.
+        select_columns: names or numbers of the columns to read.
+        field_delim, use_quote_delim, na_value, compression_type: as for `CsvDataset`.
         header: whether the first line of each file has names.
-        num_epochs: passes; without end unless given.
+        num_epochs: the number of passes; None: infinite.
         shuffle, shuffle_buffer_size, shuffle_seed: the order of the records.
-        num_rows_for_inference: lines that are looked at for types.
+        num_rows_for_inference: the number of lines from which types are inferred.
         prefetch_buffer_size, num_parallel_reads, sloppy, encoding: ignored.
         ignore_errors: leave out records that raise an error.
 
     Raises:
-        ValueError: no file matches, or a column that is not there.
+        ValueError: no file matches, or a column does not exist.
     """
     files = _files(file_pattern)
     between, missing = text_of(field_delim), text_of(na_value)
@@ -189,17 +189,13 @@ def make_csv_dataset(
     if column_names is None:
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
-        first = next(lines_of(files[0], container))
-        column_names = [
-            f.decode(encoding) for f in fields_of(first, between.encode(), use_quote_delim)
-        ]
+        first = fields_of(next(lines_of(files[0], container)), between.encode(), use_quote_delim)
+        column_names = [field.decode(encoding) for field in first]
     chosen = _chosen(select_columns, column_names)
     if column_defaults is None:
         rows = _rows(files, container, header, between, use_quote_delim, num_rows_for_inference)
         column_defaults = [_found_default([row[c] for row in rows], missing) for c in chosen]
     names = [column_names[c] for c in chosen]
-    if label_name is not None and label_name not in names:
-        raise ValueError("`label_name` provided must be one of the columns.")
     op = _Csv(
         files, [_default(d) for d in column_defaults], container, header, between, use_quote_delim,
         missing, chosen if select_columns is not None else None,
@@ -208,6 +204,13 @@ def make_csv_dataset(
     made = made.ignore_errors() if ignore_errors else made
     made = made.shuffle(shuffle_buffer_size, shuffle_seed) if shuffle else made
     made = made.repeat(num_epochs).batch(batch_size, drop_remainder=num_epochs is None)
+    return made.map(_by_name(names, label_name))
+
+
+def _by_name(names: list[str], label_name: str | None) -> Callable[..., Any]:
+    """The function that makes features, and a label if there is one, of the columns of a batch."""
+    if label_name is not None and label_name not in names:
+        raise ValueError("`label_name` provided must be one of the columns.")
 
     def named(*columns: Any) -> Any:
         features = dict(zip(names, columns, strict=True))
@@ -216,7 +219,7 @@ def make_csv_dataset(
         label = features.pop(label_name)
         return features, label
 
-    return made.map(named)
+    return named
 
 
 def _files(patterns: Any) -> list[str]:
@@ -242,7 +245,7 @@ def _rows(
 
 
 def _found_default(texts: list[bytes], missing: str) -> Tensor:
-    """The default of the narrowest type that all texts of a column fit."""
+    """The default of a column, with the narrowest type that fits all its texts."""
     kinds = [_TYPES.index(_type_of(text)) for text in texts if text and text != missing.encode()]
     kind = as_dtype(_TYPES[max(kinds, default=0)])
     return np.array([b"" if kind is string else 0], kind.dtype).view(Tensor)

@@ -30,7 +30,7 @@ from penstock.tf.tensor import Tensor
 
 
 class _Missing:
-    """A missing method of TensorFlow's Dataset, on the class and on datasets."""
+    """A method that TensorFlow's Dataset has and penstock lacks. Access to it raises an error."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._symbol = f"tf.data.Dataset.{name}"
@@ -66,7 +66,7 @@ class Dataset(Making, FunctionVerbs, BatchVerbs, OrderVerbs, KeepingVerbs):
             name: ignored.
 
         Raises:
-            PenstockError and others: when read, for an error after which nothing more can be read.
+            PenstockError and others: when read: an error after which nothing more can be read.
         """
         from penstock.tf.data.failures import IgnoreErrors
 
@@ -103,7 +103,7 @@ class TFRecordDataset(_OfFiles):
 
     Args:
         filenames: a name, several, a tensor or a dataset of them.
-        compression_type: "GZIP", "ZLIB" or None, that of the files.
+        compression_type: the compression of the files: "GZIP", "ZLIB" or None.
         buffer_size: ignored.
         num_parallel_reads: files read at the same time, whose records then alternate; None: one file after another.
         name: ignored.
@@ -144,7 +144,7 @@ class TextLineDataset(_OfFiles):
     """The lines of text files without their line ends, each a scalar of bytes.
 
     Args:
-        filenames, compression_type, buffer_size, num_parallel_reads, name: as TFRecordDataset.
+        filenames, compression_type, buffer_size, num_parallel_reads, name: as for TFRecordDataset.
 
     Raises:
         NotFoundError: when read: no such file.
@@ -166,12 +166,12 @@ class FixedLengthRecordDataset(_OfFiles):
     """Records of one size, each a scalar of bytes.
 
     Args:
-        filenames, compression_type, buffer_size, num_parallel_reads, name: as TFRecordDataset.
+        filenames, compression_type, buffer_size, num_parallel_reads, name: as for TFRecordDataset.
         record_bytes: the size.
         header_bytes, footer_bytes: bytes before and after the records of a file.
 
     Raises:
-        InvalidArgumentError: an invalid size; when read: a file whose length is not a multiple of it.
+        InvalidArgumentError: an invalid size; when read: a file has an incomplete record at its end.
         NotFoundError: when read: no such file.
     """
 

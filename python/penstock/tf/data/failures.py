@@ -100,7 +100,7 @@ class IgnoreErrors(Op):
                 return
             except Exception as error:
                 if is_over(values):
-                    raise  # it ended with the error, so what follows cannot be read
+                    raise  # the iterator has ended, so no further values can be read
                 if self.warns:
                     warnings.warn(f"an element is skipped: {error}", stacklevel=2)
                 continue

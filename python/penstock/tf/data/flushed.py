@@ -13,7 +13,7 @@ _PIECE_BYTES = 1 << 20
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 _MARK = b"penstock"
 _LAST_BLOCK = b"\0\0\xff\xff" + b"\x01" + len(_MARK).to_bytes(2, "little") + b"\xf7\xff" + _MARK
-"""The rest of an empty stored block, and a last stored block that contains the mark."""
+"""Bytes that complete a flushed file: the rest of an empty stored block, and a final stored block with the mark."""
 
 
 def is_flushed(path: str, container: str) -> bool:
@@ -26,7 +26,7 @@ def is_flushed(path: str, container: str) -> bool:
                 stream = _advanced(stream, piece, container)
             except zlib.error:
                 return False
-    # The bits that a flush holds back and the head of the stored block are in one or two bytes.
+    # The bits that a flush holds back and the header of the stored block are in one or two bytes.
     return any(_gives_the_mark(stream.copy(), bytes(zeros) + _LAST_BLOCK) for zeros in (1, 2))
 
 

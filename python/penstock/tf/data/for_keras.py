@@ -1,7 +1,7 @@
 """Datasets for Keras's `fit`, `evaluate` and `predict`, on any of its backends.
 
-Keras uses data directly if it is an instance of its `DataAdapter`. Once Keras has been imported, a dataset is one for
-`isinstance`; this neither imports nor changes Keras. Each epoch is a new iteration; with `steps_per_epoch`, one
+Keras uses data directly if it is an instance of its `DataAdapter`. Once Keras has been imported, datasets pass this
+`isinstance` check. That neither imports nor changes Keras. Each epoch is a new iteration; with `steps_per_epoch`, one
 iteration continues over all epochs.
 """
 
@@ -29,7 +29,7 @@ ADAPTER = frozenset({
 
 
 def with_adapter(kind: type) -> type:
-    """A class for `isinstance` that derives from this class and the adapter; without Keras, the class unchanged."""
+    """A class that derives from this class and the adapter, for `isinstance`. Without Keras, the class unchanged."""
     module = sys.modules.get(_ADAPTERS)
     adapter = getattr(module, "DataAdapter", None)
     return kind if adapter is None else _both(kind, adapter)
@@ -97,7 +97,7 @@ class Adapter:
 
 def _refuse_class_weight(frame: FrameType | None) -> None:
     """Raise an error, because Keras passes class weights only to its own adapters and would ignore them here."""
-    # Behind the frames of this property and of the dataset's __getattr__ is the caller.
+    # Skip the frames of this property and of the dataset's __getattr__, to find the caller.
     for _ in range(2):
         frame = None if frame is None else frame.f_back
     if (
@@ -106,7 +106,7 @@ def _refuse_class_weight(frame: FrameType | None) -> None:
         and frame.f_locals.get("class_weight")
     ):
         raise ValueError(
-            "class_weight does not reach a dataset; let it give weights as a third component: "
+            "Keras does not apply class_weight to a dataset; add weights as a third component: "
             ".map(lambda x, y: (x, y, weights[y]))"
         )
 

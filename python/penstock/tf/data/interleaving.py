@@ -1,4 +1,4 @@
-"""Several datasets at once: interleave, flat_map, and choices between datasets.
+"""Combines several datasets: interleave, flat_map, and choices between datasets.
 
 Interleaving has `cycle_length` slots, which take turns. At its turn, an empty slot opens the next dataset, and a slot
 yields up to `block_length` elements. A slot whose dataset ends becomes empty and its turn is over, so an empty
@@ -152,7 +152,7 @@ class _Slot:
 
 
 class _Columns:
-    """The same turns over blocks: as long as no slot ends, whole rounds are made at once."""
+    """The same turns with blocks instead of elements. As long as no slot ends, many rounds are made in one step."""
 
     def __init__(self, kind: Blocks, opened: Iterator[Stream], cycle: int, block: int) -> None:
         self._kind = kind

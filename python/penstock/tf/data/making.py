@@ -74,7 +74,7 @@ class Making(Base):
 
         Raises:
             TypeError: no signature is given.
-            InvalidArgumentError: when read: it yields something else.
+            InvalidArgumentError: when read: the generator yields a value that does not fit the signature.
 
         Example:
             >>> import penstock.tf as tf
@@ -120,8 +120,8 @@ class Making(Base):
 
         Args:
             file_pattern: one pattern or several: `*`, `?`, `[ab]`, `[!ab]`; `*` does not cross a slash.
-            shuffle: False: sorted by their bytes.
-            seed: of the shuffle.
+            shuffle: False sorts the names by their bytes.
+            seed: the seed of the shuffle.
             name: ignored.
 
         Raises:
@@ -144,12 +144,12 @@ class Making(Base):
         """Structures of the elements of several datasets, until one ends.
 
         Args:
-            args: datasets, or one structure of them.
+            args: datasets, or one structure of datasets.
             datasets: an older argument for the structure.
             name: ignored.
 
         Raises:
-            TypeError: something is not a dataset.
+            TypeError: an argument is not a dataset.
 
         Example:
             >>> import penstock.tf as tf
@@ -196,13 +196,13 @@ class Making(Base):
 
         Args:
             datasets: the datasets.
-            weights: one for each dataset; None for equal ones.
+            weights: the weight of each dataset; None for equal weights.
             seed: a number; with it or `tf.random.set_seed` the choices are repeatable.
             stop_on_empty_dataset: end with the first dataset that ends.
             rerandomize_each_iteration: different choices in each epoch.
 
         Raises:
-            ValueError: no datasets, or a different number of weights.
+            ValueError: there are no datasets, or the number of weights differs.
         """
         ops = [_op_of(dataset) for dataset in datasets]
         if not ops:
@@ -254,7 +254,5 @@ def _weights(weights: Any) -> np.ndarray:
 
 def _op_of(dataset: Any) -> Any:
     if not isinstance(dataset, Base):
-        raise TypeError(
-            f"Invalid `datasets`. `datasets` must be datasets, and {type(dataset)} is none."
-        )
+        raise TypeError(f"Invalid `datasets`. `datasets` must be datasets, not {type(dataset)}.")
     return dataset.op

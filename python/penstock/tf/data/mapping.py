@@ -56,7 +56,8 @@ class Map(Op):
         self._recordings: dict[tuple[bool | None, ...], Recording | None] = {}
 
     def recording(self, structure: Any, kinds: tuple[bool | None, ...]) -> Recording | None:
-        """The recorded steps of the function, if it only parses and chooses. For this, the function is called once."""
+        """The recorded steps of the function, if it only parses and chooses. To record them, the function is called
+        once."""
         if kinds not in self._recordings:
             self._recordings[kinds] = record(self.function, structure, call, list(kinds))
         return self._recordings[kinds]
@@ -71,8 +72,8 @@ class Map(Op):
         return Trying(run, elements(stream), threads)
 
     def _joined(self) -> tuple[Stream, Callable[[Any], Any] | None]:
-        """The stream before consecutive maps on threads, and all their functions as one, which needs threads only once;
-        a stream that is done, and no function, if kernels execute it."""
+        """A stream, and the function to call with its elements; no function if kernels have already executed it.
+        Consecutive maps on threads are joined into one function, so that they need threads only once."""
         before: Callable[[Any], Any] | None = None
         if (
             isinstance(self.source, Map)
@@ -224,8 +225,8 @@ class Parallel:
 
 
 class Trying:
-    """A function of elements, called here for the first few, then on threads; not if it is so quick that threads, which
-    share one interpreter lock, would only slow it down."""
+    """A function of elements. It is called here for the first few elements, and on threads for the others, unless it is
+    so quick that threads, which share the GIL, would only slow it down."""
 
     def __init__(self, run: Callable[[Any], Any], source: Iterator[Any], threads: int) -> None:
         self._run, self._source, self._threads = run, source, threads
@@ -247,7 +248,7 @@ class Trying:
             self._decide()
 
     def _decide(self) -> None:
-        """Choose what calls the function for the other elements, once that is known."""
+        """After enough measured calls, choose whether threads call the function for the other elements."""
         tried = len(self._times)  # the first call may be slow for other reasons
         if (tried > 1 and self._times[-1] > _SLOW_S) or tried == _TRIED:
             is_quick = min(self._times) < _QUICK_S
@@ -262,7 +263,7 @@ class Trying:
 
 def _held_bytes(done: list[Any]) -> int:
     """The approximate size of the elements in bytes, estimated from the first."""
-    leaves = flatten(done[0], lists=False)  # of a failure: itself
+    leaves = flatten(done[0], lists=False)  # a failure is its own only leaf
     return (64 + sum(getattr(leaf, "nbytes", 64) for leaf in leaves)) * len(done)
 
 

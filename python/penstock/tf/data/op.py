@@ -113,7 +113,7 @@ def is_composite(value: Any) -> bool:
 
 
 def as_leaf(value: Any) -> Any:
-    """A value as a leaf of an element: a tensor, unless it is already another kind of leaf."""
+    """Convert a value to a leaf of an element: a tensor, unless it is already another kind of leaf."""
     if (
         isinstance(value, Tensor)
         or value is None
@@ -189,7 +189,7 @@ def _merged(one: Any, other: Any) -> Any:
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:
-    """The specs of a batch of elements with these specs."""
+    """The specs of a batch whose elements have these specs."""
 
     def add(leaf: Any) -> Any:
         if not isinstance(leaf, TypeSpec):
@@ -230,7 +230,7 @@ def whole(value: Any, name: str) -> int:
     """An argument that must be an integer.
 
     Raises:
-        TypeError: it is not.
+        TypeError: it is not an integer.
     """
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value.item()

@@ -82,7 +82,7 @@ AutotuneOptions = OptimizationOptions = DistributeOptions = ThreadingOptions
 
 
 class AutoShardPolicy(IntEnum):
-    """How TensorFlow divides datasets among workers. No effect: there is one."""
+    """How TensorFlow divides datasets among workers. It has no effect, because there is only one worker."""
 
     OFF = -1
     AUTO = 0
@@ -92,7 +92,7 @@ class AutoShardPolicy(IntEnum):
 
 
 class ExternalStatePolicy(IntEnum):
-    """What TensorFlow does with functions that have state. No effect."""
+    """What TensorFlow does with functions that have state. It has no effect here."""
 
     WARN = 0
     IGNORE = 1
@@ -100,7 +100,7 @@ class ExternalStatePolicy(IntEnum):
 
 
 class AutotuneAlgorithm(IntEnum):
-    """How TensorFlow tunes datasets. No effect."""
+    """How TensorFlow tunes datasets. It has no effect here."""
 
     DEFAULT = 0
     HILL_CLIMB = 1

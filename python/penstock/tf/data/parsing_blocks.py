@@ -1,4 +1,4 @@
-"""Makes the columns of a recognised function: parsed by one call per block, chosen and renamed."""
+"""Executes recognised functions on columns: one call parses a block, and its columns are chosen and renamed."""
 
 from __future__ import annotations
 

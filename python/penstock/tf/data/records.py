@@ -37,7 +37,7 @@ from penstock.tf.tensor import Tensor
 
 _CONTAINERS = {"": "", "GZIP": "gzip", "ZLIB": "zlib"}
 LARGE_BYTES = 1024
-"""Records of this mean size become Python objects immediately, because objects of this size are cheap to move."""
+"""Records of at least this mean size become Python objects immediately, because the cost per object is small for them."""
 _LINES = 4096
 
 
@@ -137,15 +137,15 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
 
 
 def _ends_quietly(error: TruncatedError, path: str, container: str) -> bool:
-    """Whether a truncation counts as the end of the data: if fewer bytes than the head of a record are left, which
-    TensorFlow does not report, or between two records of a compressed file whose writer is still open."""
+    """Whether a truncation counts as the end of the data. It does if fewer bytes than the header of a record are left,
+    which TensorFlow ignores, or if it is between two records of a compressed file whose writer is still open."""
     if error.expected == TFRECORD.head_bytes:
         return True
     return bool(container) and not error.message.endswith(INSIDE) and is_flushed(path, container)
 
 
 def ends_between_records(error: TruncatedError, path: str) -> bool:
-    """The same for a file whose compression is detected from its content."""
+    """Like `_ends_quietly`, for a file whose compression is detected from its content."""
     source = LocalStorage().source(path)
     try:
         container = compression_in(source)
@@ -174,7 +174,7 @@ def _block(batch: pa.RecordBatch) -> Block:
 
 
 def _is_small(views: pa.Array) -> bool:
-    """Whether a few of the records are this large."""
+    """Whether the mean size of the first records is below LARGE_BYTES."""
     few = views.slice(0, 16).cast(pa.large_binary())
     return few.nbytes < LARGE_BYTES * max(1, len(few))
 

@@ -13,7 +13,7 @@ from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _SMOOTHING = 10
-"""Records of each class that are counted as seen before the first one."""
+"""The count with which each class starts, before any element was seen."""
 
 
 class Resample(Op):
@@ -36,7 +36,8 @@ class Resample(Op):
         return self._run()
 
     def _pairs(self) -> Iterator[tuple[int, Any, np.ndarray[Any, Any], float]]:
-        """Class and element, how likely the class is kept, and how often every element is."""
+        """Class and element, the probability of keeping each class, and how often an element is used without a
+        choice."""
         seen = np.full(len(self._target), float(_SMOOTHING))
         for element in elements(self.source.open()):
             number = int(call(self._class_of, element))

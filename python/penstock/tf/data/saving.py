@@ -1,7 +1,7 @@
 """`Dataset.save`, `load` and `snapshot`: the elements of a dataset in a folder, for later programs.
 
 A folder holds `spec.json` (structure, specs and number of the elements) and `elements.tfrecord` (each leaf of each
-element as by `tf.io.serialize_tensor`). TensorFlow's own folders are not read.
+element, serialized by `tf.io.serialize_tensor`). Folders that TensorFlow saved cannot be read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def save(op: Op, path: Any, compression: str | None = None) -> None:
     """Write all elements of a dataset to a folder.
 
     Raises:
-        AlreadyExistsError: the folder is there and holds other files.
+        AlreadyExistsError: the folder exists and holds other files.
         UnimplementedError: elements that are not tensors.
     """
     with _Writing(path_of(path), op.spec(), compression) as writing:
@@ -44,7 +44,7 @@ def save(op: Op, path: Any, compression: str | None = None) -> None:
 
 
 class _Writing:
-    """A folder that is being written beside its place, and moved there once it is complete."""
+    """A folder that is written under a temporary name, and renamed when it is complete."""
 
     def __init__(self, path: str, spec: Any, compression: str | None) -> None:
         if os.path.isdir(path) and os.listdir(path) and not os.path.exists(f"{path}/{_SPEC}"):
@@ -137,7 +137,7 @@ class Loaded(Op):
                 None,
                 f"{self._path} is not a folder that Dataset.save of penstock.tf wrote",
                 file=self._path,
-                hint="TensorFlow's own folders are read with TensorFlow",
+                hint="only TensorFlow reads folders that TensorFlow saved",
             ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise DataLossError(
@@ -180,7 +180,7 @@ def _read(spec: Any, records: Iterator[bytes]) -> Any:
             ]
             return RaggedTensor.from_nested_row_splits(values, splits)
     except StopIteration:
-        raise DataLossError(None, None, "the saved elements are cut") from None
+        raise DataLossError(None, None, "the file with the saved elements is truncated") from None
     return values
 
 

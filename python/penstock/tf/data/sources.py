@@ -63,7 +63,7 @@ class TensorSlices(Op):
                 raise ValueError("Unbatching a tensor is only supported for rank >= 1")
             if size != sizes[0]:
                 raise ValueError(
-                    f"Dimensions {sizes[0]} and {size} are not compatible: all tensors must have as many rows"
+                    f"Dimensions {sizes[0]} and {size} are not compatible: all tensors must have the same number of rows"
                 )
         self._num_rows: int = sizes[0] or 0
         self._leaves = leaves
@@ -225,7 +225,7 @@ def _fitting(leaf: Any, spec: Any) -> Any:
 
 @contextmanager
 def _as_argument_error() -> PythonGenerator[None]:
-    """A ValueError or TypeError of the user's generator, as TensorFlow reports it."""
+    """Raise a ValueError or TypeError of the user's generator as TensorFlow does, as an InvalidArgumentError."""
     try:
         yield
     except InvalidArgumentError:

@@ -1,4 +1,4 @@
-"""Stacks elements to batches, and splits batches into elements: dense, padded, sparse and ragged."""
+"""Stacks elements into batches, and splits batches into elements: dense, padded, sparse and ragged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RaggedRow(Tensor):
 
 
 def stack(values: Sequence[Any], component: int = 0) -> Any:
-    """Stack leaves of several elements to one tensor with an additional dimension.
+    """Stack leaves of several elements into one tensor with an additional dimension.
 
     Raises:
         InvalidArgumentError: dense tensors of different shapes or dtypes.
@@ -110,11 +110,11 @@ def _joined_ragged(values: Sequence[Any]) -> Any:
 def stack_padded(
     values: Sequence[Any], shape: Sequence[int | None] | None, fill: Any, component: int = 0
 ) -> Any:
-    """Dense leaves as one tensor, each padded at its ends.
+    """Stack dense leaves into one tensor, after padding each at its ends.
 
     Args:
         values: the leaves.
-        shape: the size of each dimension, None for the longest of the batch.
+        shape: the size of each dimension; None for the largest size in the batch.
         fill: the padding; None: 0, False or "".
 
     Raises:
@@ -138,7 +138,7 @@ def stack_padded(
 def _padded_shape(
     shapes: Sequence[Sequence[int]], shape: Sequence[int | None] | None, component: int
 ) -> list[int]:
-    """The shape to which all leaves are padded. Where `shape` has None, it has the size of the largest leaf."""
+    """The shape to which all leaves are padded. If a size in `shape` is None, it is the size of the largest leaf."""
     rank = len(shapes[0]) if shape is None else len(shape)
     for place, each in enumerate(shapes):
         if len(each) != rank:

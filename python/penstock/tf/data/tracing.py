@@ -1,4 +1,4 @@
-"""The specs of a function's results, from the specs of its argument, by calling it with placeholders."""
+"""Finds the specs of a function's results from the specs of its argument, by calling it with placeholders."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.tf.recognised import NotRecorded
 
 _NONE = object()
 _NEEDED = 2
-"""Runs that must succeed: one alone cannot tell which sizes are known."""
+"""The number of runs that must succeed. A single run does not show which sizes are known."""
 
 
 def traced(function: Callable[[Any], Any], spec: Any) -> Any:
     """The specs of a function's result.
 
     Args:
-        function: from an element to an element, or to specs.
+        function: a function from an element to an element, or to specs.
         spec: the specs of its argument.
 
     Returns:

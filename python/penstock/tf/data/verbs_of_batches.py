@@ -57,16 +57,16 @@ class BatchVerbs(Base):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Any:
-        """The same for tensors of different sizes, which are padded at their ends.
+        """Batches of tensors of different sizes, which are padded at their ends.
 
         Args:
-            batch_size, drop_remainder: as `batch`.
-            padded_shapes: a shape for each component; None and -1: the longest of the batch.
-            padding_values: the padding; 0, False or "" unless given.
+            batch_size, drop_remainder: as for `batch`.
+            padded_shapes: a shape for each component. None and -1 mean the largest size in the batch.
+            padding_values: the padding; by default 0, False or "".
             name: ignored.
 
         Raises:
-            InvalidArgumentError: batch_size is below 1; when read: a different number of dimensions.
+            InvalidArgumentError: batch_size is below 1; when read: elements have different numbers of dimensions.
             DataLossError: when read: an element larger than its padded shape.
             TypeError: a padding value of another type.
 
@@ -86,7 +86,7 @@ class BatchVerbs(Base):
         row_splits_dtype: Any = "int64",
         name: str | None = None,
     ) -> Any:
-        """The same as `batch`, with ragged tensors for elements of different sizes."""
+        """Like `batch`, but elements of different sizes become ragged tensors."""
         return self.of(RaggedBatch(self.op, batch_size, drop_remainder, row_splits_dtype))
 
     def unbatch(self, name: str | None = None) -> Any:
@@ -151,17 +151,17 @@ class BatchVerbs(Base):
         """Padded batches of elements of similar length.
 
         Args:
-            element_length_func: from an element to its length.
+            element_length_func: a function from an element to its length.
             bucket_boundaries: the least length of each bucket except the first.
-            bucket_batch_sizes: the batch size of each bucket, one more than boundaries.
-            padded_shapes, padding_values: as `padded_batch`.
-            pad_to_bucket_boundary: pad unknown sizes to the greatest length of the bucket.
+            bucket_batch_sizes: the batch size of each bucket. There is one bucket more than boundaries.
+            padded_shapes, padding_values: as for `padded_batch`.
+            pad_to_bucket_boundary: pad unknown sizes to the maximum length of the bucket.
             no_padding: do not pad, like `batch`.
             drop_remainder: drop batches that are not full.
             name: ignored.
 
         Raises:
-            ValueError: the number of batch sizes is not one more than that of boundaries.
+            ValueError: there is not one batch size more than boundaries.
         """
         boundaries = list(bucket_boundaries)
 

@@ -14,7 +14,7 @@ from penstock.tf.data.op import Op, as_element, call
 
 
 def op_of(function: Callable[..., Any]) -> Callable[[Any], Op]:
-    """A function from an element to a dataset, as one that returns the dataset's op."""
+    """Convert a function from an element to a dataset to a function that returns the dataset's op."""
 
     def made(element: Any) -> Op:
         dataset = call(function, element)
@@ -39,11 +39,11 @@ class FunctionVerbs(Base):
     ) -> Any:
         """The results of a function of each element, in the same order.
 
-        The function gets values, so it may do anything. One that only parses and chooses
-        (`tf.io.parse_single_example`, then some of its results) is called once, and executed on columns.
+        The function gets values, so it may do anything. A function that only parses records and chooses from the result
+        (`tf.io.parse_single_example`, then some of its features) is called once, and then executed on whole columns.
 
         Args:
-            map_func: gets an element; the components of a tuple as several arguments.
+            map_func: a function of an element. The components of a tuple are passed as several arguments.
             num_parallel_calls: the number of threads, `tf.data.AUTOTUNE` for one per core; None: the caller's thread,
                 which also calls a function that takes less than 0.1 ms.
             deterministic, synchronous, use_unbounded_threadpool, name: ignored.
@@ -66,13 +66,13 @@ class FunctionVerbs(Base):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Any:
-        """Windows of elements with one key, each replaced by a function's dataset.
+        """Collect elements with the same key in windows, and replace each window by a dataset that a function returns.
 
         Args:
-            key_func: from an element to its key, an integer.
-            reduce_func: from a key and the dataset of a window to a dataset.
-            window_size: elements of a window; the last one of a key may have fewer.
-            window_size_func: from a key to its window size, instead of window_size.
+            key_func: a function from an element to its key, an integer.
+            reduce_func: a function from a key and the dataset of a window to a dataset.
+            window_size: elements of a window; the last window of a key may have fewer.
+            window_size_func: a function from a key to its window size, instead of window_size.
             name: ignored.
 
         Raises:
@@ -114,7 +114,7 @@ class FunctionVerbs(Base):
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
     ) -> Any:
-        """The outputs of a function from a state and an element to (next state, output).
+        """The outputs of a function that gets a state and an element, and returns the next state and an output.
 
         Example:
             >>> import penstock.tf as tf
@@ -127,7 +127,7 @@ class FunctionVerbs(Base):
     def reduce(
         self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
     ) -> Any:
-        """The last state of a function of (state, element).
+        """The last state of a function that gets a state and an element, and returns the next state.
 
         Example:
             >>> import penstock.tf as tf
@@ -159,10 +159,10 @@ class FunctionVerbs(Base):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Any:
-        """The same with several datasets open at a time, whose elements alternate.
+        """Like `flat_map`, but with several datasets open at a time, whose elements alternate.
 
         Args:
-            map_func: from an element to a dataset.
+            map_func: a function from an element to a dataset.
             cycle_length: how many datasets are open; None depends on the machine's cores, as in TensorFlow.
             block_length: consecutive elements of one dataset.
             num_parallel_calls: checked like in TensorFlow; does not change the order.
@@ -170,7 +170,7 @@ class FunctionVerbs(Base):
 
         Raises:
             InvalidArgumentError: a number out of range.
-            TypeError: the function returns something else.
+            TypeError: the function does not return a dataset.
 
         Example:
             >>> import penstock.tf as tf
@@ -185,7 +185,7 @@ class FunctionVerbs(Base):
         """The dataset that a function makes from this one.
 
         Raises:
-            TypeError: it returns something else.
+            TypeError: the function does not return a dataset.
         """
         dataset = transformation_func(self)
         if not isinstance(dataset, Base):

@@ -13,7 +13,7 @@ from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 
 
 class KeepingVerbs(Base):
-    """save, load, snapshot, rejection_resample, and output_types and its kin."""
+    """save, load, snapshot, rejection_resample, output_types and similar."""
 
     def save(
         self,
@@ -53,7 +53,7 @@ class KeepingVerbs(Base):
 
         Args:
             path: the folder.
-            element_spec, compression, wait: ignored: the folder says them.
+            element_spec, compression, wait: ignored, because the folder stores these facts.
             reader_func: a function from a dataset of datasets to a dataset.
 
         Raises:
@@ -72,7 +72,7 @@ class KeepingVerbs(Base):
         shard_func: Any = None,
         name: str | None = None,
     ) -> Any:
-        """The same elements, which the first complete pass keeps in a folder, for later passes and programs.
+        """The same elements. The first complete pass keeps them in a folder, from which later passes and programs read.
 
         Args:
             path: the folder.
@@ -94,10 +94,10 @@ class KeepingVerbs(Base):
         The random numbers are not those of TensorFlow.
 
         Args:
-            class_func: from an element to its class, a number from 0.
+            class_func: a function from an element to its class, a number from 0.
             target_dist: the wanted frequency of each class.
-            initial_dist: the frequency that classes have; counted unless given.
-            seed: of the random numbers.
+            initial_dist: the frequency of each class in this dataset; None counts it while reading.
+            seed: the seed of the random numbers.
             name: ignored.
         """
         return self.of(Resample(self.op, bound(class_func), target_dist, initial_dist, seed))

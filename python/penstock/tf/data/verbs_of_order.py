@@ -195,7 +195,7 @@ class OrderVerbs(Base):
         """The elements, kept from the first complete pass for all later ones.
 
         Args:
-            filename: the prefix of the files' names; empty: in memory.
+            filename: the prefix of the files' names; empty keeps the elements in memory.
             name: ignored.
 
         Raises:
@@ -217,7 +217,7 @@ class OrderVerbs(Base):
         return self.of(Named(self.op, self.options().merge(options)))
 
     def options(self) -> Options:
-        """The options of this dataset and of those it is made from."""
+        """The options of this dataset and of the datasets that it is made from."""
         op: Any = self.op
         while op is not None:
             if isinstance(op, Named):

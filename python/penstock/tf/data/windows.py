@@ -14,7 +14,7 @@ from penstock.tf.shapes import TypeSpec
 
 
 class Window(Op):
-    """Datasets of a fixed number of elements, which a function makes of lists."""
+    """Datasets of a fixed number of elements, which a function makes from lists."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class DatasetSpec(TypeSpec):
     def blank(self) -> Any:
         """An empty dataset with this spec, for tracing functions of windows."""
         if self._made is None:
-            raise TypeError("a spec alone makes no dataset")
+            raise TypeError("this spec cannot make a dataset")
         return self._made(Described(self.element_spec))
 
     def _facts(self) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ _MOST = 2**31 - 1
 
 
 def _flipped(image: Any, axis: int, numbers: Callable[[tuple[int, ...]], Any]) -> Tensor:
-    """A single image is flipped if its number is below a half, an image of a batch if its number rounds to 1."""
+    """Flip an image if its random number is below a half, and an image of a batch if its number rounds to 1."""
     array = convert_to_tensor(image)
     sides(array)
     mirrored = np.flip(array, axis)
@@ -40,7 +40,7 @@ def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
 
     Args:
         image: [height, width, channels] or a batch of them.
-        seed (int): of the operation.
+        seed (int): the seed of the operation.
 
     Returns:
         Tensor of the same shape.
@@ -98,8 +98,8 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
 
     Args:
         value: an array, such as an image.
-        size: of the part, a number for each dimension.
-        seed (int): of the operation.
+        size: the size of the part, a number for each dimension.
+        seed (int): the seed of the operation.
         name: ignored.
 
     Returns:

@@ -29,7 +29,7 @@ def _floats(image: Any) -> tuple[Tensor, Any]:
 
 
 def _colours(array: Any, change: str, amount: float = 0.0) -> Tensor:
-    """Pixels of three values, changed by the kernel."""
+    """Change pixels of three values with a kernel."""
     if not np.shape(array) or np.shape(array)[-1] != 3:
         message = f"input must have 3 channels but instead has shape {np.shape(array)}"
         raise InvalidArgumentError(None, None, message)
@@ -64,7 +64,7 @@ def _by_level(array: Tensor, levels: np.ndarray[Any, Any]) -> Tensor:
 
 
 def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
-    """Images with the distance from the mean of each channel multiplied.
+    """Images in which the distance of each value from the mean of its channel is multiplied by a factor.
 
     Example:
         >>> import numpy as np
@@ -75,7 +75,7 @@ def adjust_contrast(images: Any, contrast_factor: Any) -> Tensor:
     floats, kind = _floats(images)
     plain = floats.view(np.ndarray).astype(np.float32, copy=False)
     *before, height, width, channels = plain.shape
-    # Rows as one dimension: NumPy is slow where the last dimension is short.
+    # Width and channels become one dimension, because NumPy is slow if the last dimension is short.
     rows = plain.reshape(*before, height, width * channels)
     total = rows.sum(-2).reshape(*before, width, channels).sum(-2)
     mean = np.tile(total / np.float32(max(height * width, 1)), width)[..., None, :]
@@ -119,30 +119,7 @@ def adjust_saturation(image: Any, saturation_factor: Any, name: str | None = Non
         InvalidArgumentError: not three channels.
     """
     floats, kind = _floats(image)
-    if np.shape(floats)[-1] != 3:
-        message = f"input must have 3 channels but instead has shape {np.shape(floats)}"
-        raise InvalidArgumentError(None, None, message)
-    return convert_image_dtype(_saturated(floats, float(saturation_factor)), kind)
-
-
-def _saturated(floats: Tensor, factor: float) -> Tensor:
-    """Pixels of three values whose distances from the greatest one are multiplied, until the least is 0.
-
-    That is what multiplying the saturation of HSV does, without HSV.
-    """
-    plain = floats.view(np.ndarray)
-    planes = np.ascontiguousarray(plain.reshape(-1, 3).T, np.float32)
-    top = planes.max(0)
-    span = top - planes.min(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.divide(top, span, out=span)
-    np.fmin(ratio, np.float32(factor), out=ratio)
-    np.maximum(ratio, np.float32(0), out=ratio)
-    planes -= top
-    planes *= ratio
-    planes += top
-    made = np.ascontiguousarray(planes.T).reshape(plain.shape)
-    return made.astype(plain.dtype, copy=False).view(Tensor)
+    return convert_image_dtype(_colours(floats, "saturation", float(saturation_factor)), kind)
 
 
 def adjust_jpeg_quality(
@@ -153,7 +130,7 @@ def adjust_jpeg_quality(
     Args:
         image: [height, width, 1 or 3].
         jpeg_quality (int): 0 to 100.
-        dct_method: as `tf.io.decode_jpeg`.
+        dct_method: as for `tf.io.decode_jpeg`.
         name: ignored.
     """
     array = convert_to_tensor(image)
@@ -222,7 +199,7 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
 
 
 def per_image_standardization(image: Any) -> Tensor:
-    """Images scaled to mean 0 and variance 1, each separately; those of a single colour become 0.
+    """Images scaled to mean 0 and variance 1, each separately. Images of a single colour become 0.
 
     Returns:
         Tensor of float32, or of float16 if the images are.

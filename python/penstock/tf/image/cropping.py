@@ -84,11 +84,11 @@ def crop_to_bounding_box(
 def pad_to_bounding_box(
     image: Any, offset_height: int, offset_width: int, target_height: int, target_width: int
 ) -> Tensor:
-    """An image, or each of a batch, with zeros around.
+    """Add zeros around an image, or around each image of a batch.
 
     Args:
         image: [height, width, channels] or a batch of them.
-        offset_height, offset_width (int): rows above it, and columns to the left of it.
+        offset_height, offset_width (int): rows added above the image, and columns added to the left of it.
         target_height, target_width (int): the new size.
 
     Returns:
@@ -195,7 +195,7 @@ def flip_left_right(image: Any) -> Tensor:
     plain = array.view(np.ndarray)
     if plain.dtype == object or not plain.size or not plain.flags.c_contiguous:
         return array[..., ::-1, :]
-    # Whole pixels are moved, which is faster than value by value, and so is all that follows.
+    # Move whole pixels, which is faster than moving single values. The result is contiguous, so later steps are faster.
     pixels = plain.view(np.dtype((np.void, plain.itemsize * plain.shape[-1])))[..., 0]
     made = np.ascontiguousarray(pixels[..., ::-1])
     return made.view(plain.dtype).reshape(plain.shape).view(Tensor)

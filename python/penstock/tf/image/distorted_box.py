@@ -13,6 +13,7 @@ from penstock.tf.random import next_words
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _F = np.float32
+_MOST_ATTEMPTS = 100
 
 
 class DistortedBox(NamedTuple):
@@ -39,11 +40,11 @@ def sample_distorted_bounding_box(
     Args:
         image_size: height, width and channels.
         bounding_boxes: [1, n, 4] of top, left, bottom, right, from 0 to 1.
-        seed (int): of the operation; 0 for none.
-        min_object_covered (float): the fraction of some box that it must contain.
-        aspect_ratio_range: least and greatest width / height; (0.75, 1.33).
-        area_range: least and greatest fraction of the image's area; (0.05, 1).
-        max_attempts (int): after these, the whole image is returned; 100.
+        seed (int): the seed of the operation; 0 for none.
+        min_object_covered (float): the fraction of at least one box that the part must contain.
+        aspect_ratio_range: least and greatest width / height; (0.75, 1.33) by default.
+        area_range: least and greatest fraction of the image's area; (0.05, 1) by default.
+        max_attempts (int): the number of attempts, after which the whole image is returned; 100 by default.
         use_image_if_no_bounding_boxes (bool): without boxes, the image is the box.
         name: ignored.
 
@@ -53,17 +54,12 @@ def sample_distorted_bounding_box(
     Raises:
         InvalidArgumentError: invalid sizes, boxes or ranges.
     """
-    attempts = 100 if max_attempts is None else max_attempts
+    attempts = _MOST_ATTEMPTS if max_attempts is None else max_attempts
+    words = next_words("boxes", 4 * max(attempts, 1), seed or None, attempts)
     return _sampled(
-        iter(next_words("boxes", 4 * max(attempts, 1), seed or None, attempts).tolist()),
-        image_size,
-        bounding_boxes,
-        min_object_covered,
-        aspect_ratio_range or (0.75, 1.33),
-        area_range or (0.05, 1),
-        attempts,
-        bool(use_image_if_no_bounding_boxes),
-    )
+        words, image_size, bounding_boxes, min_object_covered, aspect_ratio_range, area_range,
+        attempts, use_image_if_no_bounding_boxes,
+    )  # fmt: skip
 
 
 def stateless_sample_distorted_bounding_box(
@@ -78,29 +74,26 @@ def stateless_sample_distorted_bounding_box(
     name: str | None = None,
 ) -> DistortedBox:
     """Like `sample_distorted_bounding_box`, with a seed of two numbers."""
-    attempts = 100 if max_attempts is None else max_attempts
+    attempts = _MOST_ATTEMPTS if max_attempts is None else max_attempts
+    words = stateless_words(4 * max(attempts, 1), seed)
     return _sampled(
-        iter(stateless_words(4 * max(attempts, 1), seed).tolist()),
-        image_size,
-        bounding_boxes,
-        min_object_covered,
-        aspect_ratio_range or (0.75, 1.33),
-        area_range or (0.05, 1),
-        attempts,
-        bool(use_image_if_no_bounding_boxes),
-    )
+        words, image_size, bounding_boxes, min_object_covered, aspect_ratio_range, area_range,
+        attempts, use_image_if_no_bounding_boxes,
+    )  # fmt: skip
 
 
 def _sampled(
-    numbers: Iterator[int],
+    words: np.ndarray,
     image_size: Any,
     bounding_boxes: Any,
     covered: Any,
-    ratios: tuple[float, float],
-    areas: tuple[float, float],
+    aspect_ratio_range: Any,
+    area_range: Any,
     attempts: int,
-    image_is_box: bool,
+    image_is_box: bool | None,
 ) -> DistortedBox:
+    numbers = iter(words.tolist())
+    ratios, areas = aspect_ratio_range or (0.75, 1.33), area_range or (0.05, 1)
     size = convert_to_tensor(image_size)
     boxes = np.asarray(bounding_boxes, np.float32)
     _check(size, boxes, covered, ratios, areas, attempts)

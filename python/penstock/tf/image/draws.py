@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,14 @@ _RESERVED = 256
 
 
 def _next(kind: str, shape: tuple[int, ...], seed: int | None) -> np.ndarray:
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     return next_words(kind, count, seed, count * _RESERVED).reshape(shape)
 
 
 def uniform(low: float, high: float, seed: int | None, shape: tuple[int, ...] = ()) -> Any:
     """The next float32 numbers of the operation's seed, from `low` to below `high`."""
     bits = _next("floats", shape, seed)
-    made = ((bits & np.uint32(0x7FFFFF)) | np.uint32(0x3F800000)).view(np.float32) - np.float32(1)
+    made = (bits & np.uint32(0x7FFFFF)).astype(np.float32) * np.float32(2**-23)
     return made * (np.float32(high) - np.float32(low)) + np.float32(low)
 
 

@@ -48,7 +48,7 @@ def resize(
     antialias: bool = False,
     name: str | None = None,
 ) -> Tensor:
-    """Images resized.
+    """Resize images.
 
     Args:
         images: [height, width, channels] or [batch, height, width, channels], of any numeric type.
@@ -141,7 +141,7 @@ def resize_with_pad(
     Args:
         image: [height, width, channels] or a batch of them.
         target_height, target_width (int): the new size.
-        method, antialias: as `resize`.
+        method, antialias: as for `resize`.
 
     Returns:
         Tensor[..., target_height, target_width, channels], as from `resize`.

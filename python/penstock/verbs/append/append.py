@@ -83,7 +83,7 @@ def append(
         wait_seconds: how long to wait for another append to the same file.
         progress: called with the number of records so far and the total (or None).
         storage: the storage of the files; only local storage supports append.
-        **format_options: options of the format, as for `write`. The compression is that of the files.
+        **format_options: options of the format, as for `write`. The compression of the files is kept.
 
     Returns:
         The changed or new file, and the number of added records and bytes. Without records nothing is written, and

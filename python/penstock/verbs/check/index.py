@@ -54,7 +54,7 @@ def index(
     """Build missing and invalid indexes, and store them next to their files.
 
     When `open` needs an index, it makes one in the user's cache. `index` makes indexes beforehand, for many shards in
-    parallel and for all users. In uncompressed local files, only the heads of the records are read.
+    parallel and for all users. In uncompressed local files, only the headers of the records are read.
 
     Args:
         source: as for `open`.
@@ -65,7 +65,7 @@ def index(
             the user's cache if the folder of the data is not writable.
         text: True also writes the text index of another library: `x.tfrecord.idx` of DALI's tfrecord2idx for
             `x.tfrecord`, or `x.idx` of MXNet for `x.rec`. "dali" or "mxnet" requires this library.
-        from_text: a text index to compare with the heads in the file (True: the text index next to it).
+        from_text: a text index to compare with the headers in the file (True: the text index next to it).
         force: also rebuild valid indexes, and indexes with checksums whose file was rewritten.
         threads: the number of shards to index in parallel; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.

@@ -69,7 +69,7 @@ def repair(
     """Write every verified record to new files, and report the lost records.
 
     Frames are copied unchanged, in order. A GZIP file is written as several GZIP members, which allow random access. A
-    record is restored if only its head is damaged. A valid sidecar of the damaged file helps, because it has the
+    record is restored if only its header is damaged. A valid sidecar of the damaged file helps, because it has the
     positions and checksums of the records.
 
     Args:
@@ -115,7 +115,8 @@ def repair(
     work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
         work.one(path, target)
-    return Report(work.num_records, tuple(work.findings), work.num_bytes, tuple(work.paths))
+    found = tuple(work.findings)
+    return Report(work.num_records, found, work.num_bytes, tuple(work.paths), verb="repair")
 
 
 def _targets(paths: list[str], into: str) -> list[str]:
@@ -403,7 +404,7 @@ class _Chunks(_Saving):
                 if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
                     yield found_in(found, path, start, end, chunk, last - first)
                 elif self._decoding is self._reader:
-                    assert isinstance(found, pa.RecordBatch), "what is read is what is written"
+                    assert isinstance(found, pa.RecordBatch), "every record read is written"
                     yield found
                 else:
                     yield self._reader.decode(chunk, np.arange(first, last), None)

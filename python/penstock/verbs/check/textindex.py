@@ -1,7 +1,7 @@
 """Text indexes of other libraries, stored next to a file: DALI's for TFRecord, MXNet's for RecordIO.
 
-A text index has no checksums and does not identify its file, so penstock never reads records by it. It writes text
-indexes for other programs, and compares existing ones with the heads in the file.
+A text index has no checksums and does not identify its file, so penstock never uses it to read records. It writes text
+indexes for other programs, and compares existing ones with the headers in the file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Facts about each record, by its number in the dataset: its values of some columns, its hash, its group."""
+"""Values, hashes and groups of all records of a dataset, in the order of the record numbers."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def check_has_numbers(dataset: Dataset, verb: str) -> None:
         raise UnsupportedError(
             f"{verb} numbers the records, which is not possible with damage={damage!r}",
             file=dataset.paths[0],
-            hint="penstock.repair first, or convert what is intact",
+            hint="penstock.repair first, or convert the undamaged records",
         )
 
 
 def check_unchanged(dataset: Dataset) -> None:
-    """Raise ChangedError if a file is not the one in which records were chosen by their numbers."""
+    """Raise ChangedError if a file has changed since its records were chosen by their numbers."""
     for shard in range(len(dataset.paths)):
         dataset.files.check_unchanged(shard)
 
@@ -61,7 +61,8 @@ def of_batches(
     make: Callable[[pa.RecordBatch], Any],
     threads: int | None,
 ) -> Iterator[pa.Array]:
-    """Yield what a kernel makes of each batch of canonical values. Equal values give equal results in every format."""
+    """Yield the result of `make` for each batch, in canonical types, so that equal values of different formats give
+    equal results."""
 
     def run(batch: pa.RecordBatch) -> Iterator[pa.Array]:
         yield pa.array(make(canonical(batch, columns)))
@@ -73,7 +74,7 @@ def of_batches(
 def draws(
     dataset: Dataset, columns: list[str], seed: int, threads: int | None
 ) -> Iterator[np.ndarray]:
-    """Yield for each batch a number of each record, uint64, which only its values and the seed determine."""
+    """Yield for each batch a uint64 for each record, which depends only on the record's values and the seed."""
     for made in of_batches(dataset, columns, partial(_core.record_draws, seed=seed), threads):
         yield as_numpy(made)
 
@@ -81,10 +82,11 @@ def draws(
 def groups(
     dataset: Dataset, columns: list[str] | None, threads: int | None, meter: Meter | None = None
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield for each batch the group of each record, int64, and how many groups there were before. Records with equal
-    values are in one group, and groups are numbered as they are first seen."""
+    """Yield for each batch the group of each record, int64, and the number of groups in earlier batches. Records with
+    equal values are in one group. Groups are numbered in the order of their first records."""
     known = _core.Groups()
-    key = secrets.token_bytes(32)  # nobody can make records that differ but have the same hash
+    # The key is secret, so that nobody can construct different records with equal hashes.
+    key = secrets.token_bytes(32)
     for made in of_batches(dataset, columns, partial(_core.secure_hashes, key=key), threads):
         before = len(known)
         yield as_numpy(known.numbers(made)), before
@@ -93,7 +95,7 @@ def groups(
 
 
 def values_of(dataset: Dataset, columns: list[str], threads: int | None, meter: Meter) -> pa.Table:
-    """Return some columns of all records, in memory."""
+    """Read some columns of all records into memory."""
     batches: list[pa.RecordBatch] = []
     for batch in dataset.scan(columns, None, threads):
         batches.append(batch)

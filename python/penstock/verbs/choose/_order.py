@@ -1,7 +1,7 @@
 """The stable order of values: numbers, then NaN, then null, in either direction.
 
-A stable order is unique, so it does not matter how it is found. NumPy sorts plain integers many times faster than it
-finds a stable order of them, so numbers become one integer each that holds the rank of the value and the row.
+A stable order is unique, so any algorithm may find it. NumPy's plain sort of integers is many times faster than its
+stable argsort. Numbers are therefore sorted as integers, each of which combines the rank of a value and its row.
 """
 
 from __future__ import annotations
@@ -21,49 +21,45 @@ _compute: Any = compute  # Any: its functions are created at import, so they hav
 
 
 def order_by(table: pa.Table, *, descending: bool) -> np.ndarray:
-    """Return the order of the rows of a table, int64. A column decides between rows that are equal in those before.
+    """Return the order of the rows of a table, int64. Rows are sorted by the first column, rows with equal values in it
+    by the second column, and so on.
 
     Raises:
         SchemaError: the values of a column have no order.
     """
     order: np.ndarray | None = None
-    # Stable orders by one column after another, the last column first, are the order by all.
+    # Sorting stably by one column after another, the last column first, gives the order by all columns.
     for name in reversed(table.schema.names):
         values = _plain(table.column(name), name)
         if order is None:
             order = stable_order(values, descending=descending)
         else:
             order = order[stable_order(values.take(as_arrow(order)), descending=descending)]
-    assert order is not None, "there is a column at least"
+    assert order is not None, "there is at least one column"
     return order
 
 
 def _plain(column: pa.ChunkedArray, name: str) -> Any:
-    """Return a column as one array of integers, floats or bytes, whose order is that of the values."""
-    type_: Any = column.type
-    values: Any = column
-    if isinstance(type_, pa.BaseExtensionType) and (
-        is_text(type_.storage_type) or is_bytes(type_.storage_type)
-    ):
-        values = pa.chunked_array([chunk.storage for chunk in column.chunks], type_.storage_type)
-    if _kinds.is_dictionary(type_):
-        values = column.cast(type_.value_type)
+    """Return a column as one array of integers, floats or bytes, which sort in the same order as the values."""
+    values = _unwrapped(column)
     type_ = values.type
     if is_text(type_) or is_bytes(type_) or _kinds.is_fixed_size_binary(type_):
         values = values.cast(pa.string() if type_ == pa.string_view() else _bytes(type_))
         values = values.cast(pa.large_binary())
-    elif _kinds.is_float16(type_):
-        values = values.cast(pa.float32())
-    elif _kinds.is_boolean(type_) or _kinds.is_null(type_):
-        values = values.cast(pa.uint8())
-    elif _kinds.is_date32(type_) or _kinds.is_time32(type_):
-        values = values.cast(pa.int32())
-    elif _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
-        values = values.cast(pa.int64())
-    elif not (_kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_)):
-        hint = "sort by a column of numbers, texts, bytes, times or truth values"
-        raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
+    else:
+        values = values.cast(_number_type(type_, name))
     return values.combine_chunks()
+
+
+def _unwrapped(column: pa.ChunkedArray) -> Any:
+    """Return the values of a dictionary, and the texts or bytes of an extension type."""
+    type_: Any = column.type
+    if _kinds.is_dictionary(type_):
+        return column.cast(type_.value_type)
+    stored = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else None
+    if stored is not None and (is_text(stored) or is_bytes(stored)):
+        return pa.chunked_array([chunk.storage for chunk in column.chunks], stored)
+    return column
 
 
 def _bytes(type_: pa.DataType) -> pa.DataType:
@@ -71,8 +67,24 @@ def _bytes(type_: pa.DataType) -> pa.DataType:
     return pa.binary() if is_odd else type_
 
 
+def _number_type(type_: pa.DataType, name: str) -> pa.DataType:
+    """Return the type of numbers that have the order of values of this type."""
+    if _kinds.is_float16(type_):
+        return pa.float32()
+    if _kinds.is_boolean(type_) or _kinds.is_null(type_):
+        return pa.uint8()
+    if _kinds.is_date32(type_) or _kinds.is_time32(type_):
+        return pa.int32()
+    if _kinds.is_temporal(type_) and not _kinds.is_interval(type_):
+        return pa.int64()
+    if _kinds.is_integer(type_) or _kinds.is_floating(type_) or _kinds.is_decimal(type_):
+        return type_
+    hint = "sort by a column of numbers, strings, bytes, times or booleans"
+    raise SchemaError(f"values of type {type_} have no order", field=name, hint=hint)
+
+
 def stable_order(values: Any, *, descending: bool) -> np.ndarray:
-    """Return the rows of an array in the order of its values, int64."""
+    """Return the row numbers of an array in the order of its values, int64."""
     if not (_kinds.is_integer(values.type) or _kinds.is_floating(values.type)):
         order = "descending" if descending else "ascending"
         found = _compute.array_sort_indices(values, order=order, null_placement="at_end")
@@ -97,7 +109,7 @@ def _ordered(keys: np.ndarray, *, descending: bool) -> np.ndarray:
         return np.zeros(0, np.int64)
     is_whole = keys.dtype.kind != "f"
     least, most = (int(keys.min()), int(keys.max())) if is_whole else (0, 0)
-    if is_whole and (most - least + 1) * count < 1 << 63:
+    if is_whole and (most - least) << count.bit_length() < 1 << 62:
         wide = keys.astype(np.uint64 if keys.dtype.kind == "u" else np.int64)
         return _by_rank((wide - wide.dtype.type(least)).astype(np.int64), np.arange(count))
     order = np.argsort(keys)
@@ -109,8 +121,10 @@ def _ordered(keys: np.ndarray, *, descending: bool) -> np.ndarray:
 
 
 def _by_rank(ranks: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return rows in the order of their ranks, and of the rows themselves where ranks are equal."""
-    count = len(rows)
-    both = ranks * count + rows
+    """Return row numbers sorted by rank, and those of equal rank in ascending order."""
+    bits = len(rows).bit_length()
+    both = ranks << bits
+    both |= rows
     both.sort()
-    return both % count
+    both &= (1 << bits) - 1
+    return both

@@ -41,7 +41,8 @@ def dedupe(
     write_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:
-    """Write the records of a dataset without duplicates. Of equal records the first is kept, and the order stays.
+    """Write the records of a dataset without duplicates. The first of equal records is kept. The order of the records
+    does not change.
 
     Records are compared by a cryptographic hash of 128 bits with a secret key, which takes about 40 bytes of memory
     for each record. Null equals null, NaN equals NaN, and 0.0 equals -0.0.
@@ -95,11 +96,11 @@ def dedupe(
 
 
 def first_of_equal(dataset: Dataset, columns: list[str] | None, how: How) -> np.ndarray:
-    """Return the numbers of the records that equal no earlier record."""
+    """Return the numbers of the records that are not equal to an earlier record."""
     found = [np.zeros(0, np.int64)]
     start = 0
     for group, before in groups(dataset, columns, how.threads, meter_of(how.progress, dataset)):
-        # A new group has a higher number than all before it.
+        # A record is the first of its group if its group number is higher than all before.
         highest = np.maximum.accumulate(np.concatenate([[before - 1], group]))[:-1]
         found.append(start + np.flatnonzero(group > highest))
         start += len(group)

@@ -44,13 +44,14 @@ def sort(
     """Write the records of a dataset in the order of the values of a column. Records with equal values keep their
     order. NaN comes after all numbers, and null after everything, in either direction.
 
-    The values of the columns are in memory, with 24 bytes for each record; the records are gathered block by block.
-    For large Parquet files, in which records are far apart, this takes many passes.
+    This needs memory for the values of the columns in `by`, and 24 bytes for each record. Records are read and written
+    block by block. This takes many passes over large Parquet files, because the records of a block are far apart in
+    them.
 
     Args:
         source: as for `open`, or a Dataset.
-        by: the column of numbers, texts, bytes, times or truth values; or a list of columns, of which each decides
-            between records that are equal in those before it.
+        by: a column of numbers, strings, bytes, times or booleans; or a list of columns: records with equal values in
+            the first column are sorted by the second column, and so on.
         into: the target, as for `convert`.
         descending: the largest values first.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,

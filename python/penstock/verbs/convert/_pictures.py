@@ -1,4 +1,4 @@
-"""Image columns during a conversion: finding them, scaling the images down, encoding them again."""
+"""Finds image columns for a conversion, scales their images down, and encodes them again."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 from penstock.payloads.images import decode_images, image_sizes
 
 MOST_DIFFERENCE = 16.0
-"""On a scale of 0 to 255. A JPEG of the lowest quality comes near this limit; quality 90 gives about 1."""
+"""The largest accepted difference, on a scale of 0 to 255. A JPEG of the lowest quality comes near this limit; quality
+90 gives about 1."""
 _SIDE = 16
 _LOSSLESS = ("png", "ppm")
 _GROUP_PIXELS = 16 << 20

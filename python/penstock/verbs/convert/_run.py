@@ -208,7 +208,7 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
     return {
         "version": version("penstock"),
         "sources": sources,
-        "overlays": [files.overlay_digests(n) for n in range(len(sources))],
+        "overlays": [files.added_digests(n) for n in range(len(sources))],
         "view": _view_of(reading),
         "read": reading.identity,
         "written": [writing.kind.info.name, repr(writing.options)],
@@ -218,8 +218,8 @@ def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
 
 
 def _view_of(reading: Reading) -> str:
-    """Return what identifies the records of a view. Those of a view that skips damage have no numbers, so a killed job
-    starts again."""
+    """Return a digest that identifies the records of a view. If the view skips damage, there is no digest, and a random
+    text makes a killed job start again."""
     files = reading.dataset.files
     try:
         return files.choice_digest

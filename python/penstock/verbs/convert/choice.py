@@ -23,7 +23,7 @@ class Choice:
     shuffle: int | None = None
     seed: int = 0
     numbers: np.ndarray | None = None
-    """The numbers of the records in the order to be written. Nothing else is then given."""
+    """The numbers of the records in the order to be written. The other fields are not used then."""
 
     @property
     def is_all(self) -> bool:
@@ -45,13 +45,11 @@ def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray 
 
 
 def _sampled(numbers: np.ndarray, choice: Choice) -> np.ndarray:
-    """Return a sample of records, or those that are not in it, in their order."""
+    """Return a sample of the records, or the records that are not in the sample, in their order."""
     if choice.sample is None and choice.sample_rest is None:
         return numbers
     if choice.sample is not None and choice.sample_rest is not None:
-        raise ValueError(
-            "sample= and sample_rest= are two halves of the records; write one at a time"
-        )
+        raise ValueError("sample= and sample_rest= choose complementary records; use one at a time")
     total = len(numbers)
     order = permuted(total, checked_seed(choice.seed), 0, Draw.SAMPLES, 0, total)
     if choice.sample is not None:

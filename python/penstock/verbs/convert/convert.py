@@ -84,25 +84,25 @@ def convert(
         columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
         types: {field: type}: the types of some fields, as for `open`.
-        text: fields of bytes that hold UTF-8, and become strings, which are .txt in tars; "auto": those that `stats`
-            finds to be text in all records. Bytes that are not UTF-8 are then an error that names the record.
+        text: fields of bytes that hold UTF-8 and become strings (.txt members in tars). "auto" chooses the fields that
+            are text in all records, as `stats` finds. Bytes that are not UTF-8 are an error that names the record.
         where: write only the records for which this condition is true: a text, such as
             `label >= 3 and (split == "train" or len(tokens) > 10)` (see docs/guide/conditions.md), a
             pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows].
         reads: the columns that a function or an expression reads; None for all.
         sample: write only a random sample of the records, in their order and without repeats: a fraction (a float up
             to 1) or a number of records (an int). `seed` determines the sample.
-        sample_rest: write only the records that `sample` of this value and `seed` leaves out.
-        shuffle: a seed for a random order of the records over all shards, that of `penstock.Shuffled`. The order takes 8 bytes of memory per
-            record. Records are then read at random: this is fast for TFRecord and Arrow, but takes many passes over
-            large Parquet files.
+        sample_rest: write only the records that `sample` with the same value and `seed` would leave out.
+        shuffle: a seed for a random order of the records over all shards, as `penstock.Shuffled` makes it. The order
+            takes 8 bytes of memory per record. Records are read at random positions, which is fast for TFRecord and
+            Arrow, but takes many passes over large Parquet files.
         images: the columns that hold encoded images. "auto" finds them by their type or, if the target format stores
             images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or "raw"), `jpeg_quality` or
             `max_side` (pixels) the images are encoded again, in every format. Some formats have further image
             options, see their pages.
         prove: before the result gets its name, read it again and compare every value with the source, after the
             writer's conversions. Images that the target format encodes again are compared by their pixels; JPEG and
-            WebP images are compared by the means of squares of pixels.
+            WebP images are compared by the mean values of squares of 16 x 16 pixels.
         format: the format to write; None infers it from the target's name. Required for a folder.
         compression: a compression of the target format, as for `write`.
         num_shards: the number of shards. Shards are contiguous; their sizes differ by at most 1 record.
@@ -208,7 +208,7 @@ def write_chosen(
     """Write the chosen records. See `convert`.
 
     Args:
-        pieces: if there are some, each gets its number of records, and files of its own.
+        pieces: parts of the records, each of which is written to separate files; empty for one target.
     """
     to = os.fspath(target)
     if "://" in to:
@@ -228,11 +228,7 @@ def write_chosen(
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     dataset = opened(source, kind, options, whole_records=whole_records)
-    place = to if is_folder else os.path.dirname(to)
-    folders = [place] if is_folder else []
-    if pieces:
-        place = common_folder(pieces)
-        folders = [place, *(os.path.dirname(piece.target) for piece in pieces)]
+    place, folders = _folders(to, is_folder, pieces)
     with _made(folders), alone_at(to, place):
         if how.columns is None:
             dataset = dataset.complete()
@@ -265,6 +261,14 @@ def _place(to: str, format: str | None) -> tuple[str, bool]:
     if is_folder and format is None:
         raise ValueError(f"{to} is a folder; format= must name the format to write")
     return to, is_folder
+
+
+def _folders(to: str, is_folder: bool, pieces: Sequence[Piece]) -> tuple[str, list[str]]:
+    """Return the folder of the lock and the journal, and the folders to be made."""
+    if pieces:
+        place = common_folder(pieces)
+        return place, [place, *(os.path.dirname(piece.target) for piece in pieces)]
+    return (to, [to]) if is_folder else (os.path.dirname(to), [])
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:

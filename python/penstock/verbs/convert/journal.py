@@ -142,23 +142,27 @@ class Journal(journal.Journal):
         self._save()
         self._lay_indexes(finals)
         for number, final in enumerate(finals):
-            part, is_named = self.part_path(number), self.done[number].is_at(final)
-            if os.path.isdir(part) and is_named:
-                remove(part)  # the folder that had this final name before
-            elif os.path.isdir(part) and os.path.isdir(final):
-                refuse_other_files(final)
-                put_in_place(Calls(), part, final)
-            elif os.path.exists(part):
-                close_as(part, final)
-                os.replace(part, final)
-            for old, new in zip(self._beside(part), self._beside(final), strict=True):
-                if os.path.exists(old):
-                    close_as(old, final)
-                    os.replace(old, new)
-            ahead.left_of(final, self._index_folder)
+            self._name(number, final)
         for folder in {self._folder, *(os.path.dirname(final) or "." for final in finals)}:
             sync_path(Calls(), folder)
         self.forget()
+
+    def _name(self, number: int, final: str) -> None:
+        """Give a part and its indexes their final names, unless an earlier run has done so."""
+        part, is_named = self.part_path(number), self.done[number].is_at(final)
+        if os.path.isdir(part) and is_named:
+            remove(part)  # the folder that had this final name before
+        elif os.path.isdir(part) and os.path.isdir(final):
+            refuse_other_files(final)
+            put_in_place(Calls(), part, final)
+        elif os.path.exists(part):
+            close_as(part, final)
+            os.replace(part, final)
+        for old, new in zip(self._beside(part), self._beside(final), strict=True):
+            if os.path.exists(old):
+                close_as(old, final)
+                os.replace(old, new)
+        ahead.left_of(final, self._index_folder)
 
     def _lay_indexes(self, finals: list[str]) -> None:
         """Move the indexes to their final places, so that each part has its index once it is renamed."""

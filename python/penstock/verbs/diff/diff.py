@@ -55,7 +55,7 @@ def diff(
 
     Args:
         a: a Dataset, or anything that `penstock.open` takes.
-        b: as a. Damage is an error, unless a Dataset was opened to skip it. Examples are then
+        b: the other dataset, as for `a`. Damage is an error, unless a Dataset was opened to skip it. Examples are then
             compared by the fields of its schema.
         columns: the fields to compare; None for all, except `__url__`, a record's path in a tar archive.
         by: match records, in any order, by this field of integers, strings or bytes. Its values are held in memory,

@@ -1,1 +1,1 @@
-"""Fields added, dropped, renamed and replaced."""
+"""Verbs that add, drop, rename and replace fields."""

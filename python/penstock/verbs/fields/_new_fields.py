@@ -280,7 +280,9 @@ class _Computed(NewFields):
     ) -> None:
         if not reads:
             known = ", ".join(dataset.schema.names)
-            raise ValueError(f"reads= must name the fields that the function needs, of: {known}")
+            raise ValueError(
+                f"reads= must name the fields that the function needs; there are: {known}"
+            )
         self._fields = fields
         self._paths = dataset.paths
         first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)

@@ -18,7 +18,7 @@ from penstock.verbs.fields._values import NewFields
 
 
 class OnlyWhere(NewFields):
-    """The new fields of another source where a condition is true, and the old values elsewhere, in the old types."""
+    """New values from another source if a condition is true, otherwise the old values, both in the old types."""
 
     def __init__(self, dataset: Dataset, new: NewFields, where: Where) -> None:
         self._new = new
@@ -57,7 +57,7 @@ class OnlyWhere(NewFields):
 
 
 def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Return new values in the type of the old ones, which stay beside them.
+    """Return new values in the type of the old values, because a field has only one type.
 
     Raises:
         SchemaError: a value does not fit.
@@ -66,9 +66,9 @@ def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
         return array if array.type == field.type else fitted(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise SchemaError(
-            f"the new values do not fit the old ones that stay: {error}",
+            f"the new values do not fit the type of the old values, some of which are kept: {error}",
             field=field.name,
             expected=str(field.type),
             found=str(array.type),
-            hint="without where= all values are replaced, also by another type",
+            hint="without where=, all values are replaced, and their type may change",
         ) from None

@@ -114,7 +114,7 @@ class Splicing:
 
 
 def _key(name: str, lists: set[str]) -> str:
-    """Return the name under which a new field is written. If it replaces a feature list, it is one, too."""
+    """Return the name under which a new field is written. If it replaces a feature list, the new field is one, too."""
     return LISTS_PREFIX + name if name in lists and not name.startswith(LISTS_PREFIX) else name
 
 

@@ -85,10 +85,10 @@ def add_fields(
         in_place: replace each shard when its new file is complete. Needs free space for the largest shard.
         by: the name of both a field of the records and a column of the table. Each record gets the row
             with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
-        missing: for a record whose key is not in the table: "error", or "null" for no new fields.
+        missing: what happens to a record whose key is not in the table: "error" raises an error, "null" adds no fields.
         reads: the fields that are passed to a function. No other field is decoded.
         name: the overlay's name, for `remove_overlay`; None joins the names of its fields by "+".
-        replace: a new field may replace an old field of the same name. The old bytes are removed, also from a record
+        replace: a new field may replace an old field of the same name. The old bytes are removed, even from records
             without a new value. Without `replace` an existing field is an error: a field in the schema for an
             overlay, a field in any record for a rewrite.
         verify: before a new file gets its name, read it and compare all old fields.
@@ -248,8 +248,9 @@ def replace_fields(
         source: as for `open`, or a Dataset.
         fields: as for `add_fields`; the records must already have each of the fields.
         missing: as for `add_fields`; with "null", a record without a row loses the field.
-        where: replace values only in the records for which this condition is true; the others keep theirs. A text,
-            an expression or a function, as for `convert`. Tables and functions are then asked for these records only.
+        where: replace values only in the records for which this condition is true; the others keep theirs. A text, an
+            expression or a function, as for `convert`. A function in `fields` is then called only for these records,
+            and a table needs rows only for them.
 
     Raises:
         SchemaError: there is no such field, or the values do not fit.

@@ -208,11 +208,7 @@ def write_overlay(
             num_records += writer.num_records
             num_bytes += writer.num_bytes
             if old is not None and not overwrite:
-                if old.digest != writer.digest:
-                    message = (
-                        f"{old.path} exists with other values; pass overwrite=True to replace it"
-                    )
-                    raise FileExistsError(message)
+                _refuse_other_values(old, writer.digest)
                 waiting.pop()[1].abort()
         for _, sink in waiting:
             sink.commit()
@@ -230,6 +226,12 @@ def _refuse_repeated(names: list[str], changes: Changes, paths: tuple[str, ...])
         raise SchemaError("an overlay needs fields, each with a different name")
     if len(set(map(os.path.realpath, paths))) < len(paths):
         raise ValueError("the dataset contains a file twice, so it cannot have an overlay")
+
+
+def _refuse_other_values(old: Overlay, digest: Any) -> None:
+    if old.digest != digest:
+        message = f"{old.path} exists with other values; pass overwrite=True to replace it"
+        raise FileExistsError(message)
 
 
 def _sequence(known: list[list[Overlay]], name: str, overwrite: bool) -> int:

@@ -267,7 +267,8 @@ def _payloads_of(dataset: Dataset) -> Dataset | None:
 
 
 def read_alike(sides: tuple[Side, Side]) -> None:
-    """Read two datasets of Examples as payloads if both have the same kept schema: equal payloads need no parsing."""
+    """Read two datasets of Examples as payloads if their sidecars have the same schema. Equal payloads are not
+    parsed."""
     a, b = (side.dataset for side in sides)
     is_one = a.schema.equals(b.schema, check_metadata=True)
     if is_one and a.options.dialect == b.options.dialect and all(map(_keeps_schema, (a, b))):

@@ -7,18 +7,37 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+from rich.text import Text
 
+from penstock import describe
 from penstock.contract.format import Reader
 from penstock.datasets.dataset import Dataset, Shard
 from penstock.datasets.files import Types
 from penstock.datasets.open import open as open_dataset
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
+from penstock.printing import tables
+from penstock.printing.printed import Printed
 from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
 IndexState = Literal["found", "made", "none", "not needed"]
-"""Whether a shard's index existed, was made and stored just now, is not stored, or is part of the format."""
+"""The state of a shard's index: it existed, was made and stored just now, is not stored, or is part of the format."""
+
+_MOST_FILES = 12
+"""More files than this are not listed one by one."""
+_TYPE_WORDS = {
+    "given": "as requested",
+    "kept": "as written, from the sidecar",
+    "stored": "from the files",
+    "inferred": "inferred from records",
+}
+_INDEX_WORDS = {
+    "found": "found",
+    "made": "made just now",
+    "none": "none",
+    "not needed": "part of the format",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +57,9 @@ class ShardInfo:
     index_path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Info:
-    """A dataset: its files, their totals, and the fields of a record."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Info(Printed):
+    """A dataset: its files, their totals, and the fields of a record. Printed, it is a table."""
 
     shards: tuple[ShardInfo, ...]
     schema: pa.Schema
@@ -53,11 +72,35 @@ class Info:
     skipped_files: tuple[SkippedFile, ...] = ()
     """Files that were found but are not read, with the reason; see `Dataset.skipped_files`."""
 
+    def _page(self) -> list[Any]:
+        """The table that `print` and `penstock info` show."""
+        shards = self.shards
+        pairs = [
+            ("files", _files(shards)),
+            ("format", _formats(shards)),
+            ("records", describe.count(self.num_records)),
+            ("bytes", _bytes(self)),
+        ]
+        if self.record_bytes is not None:
+            pairs.append(("record size", self.record_bytes.text(describe.size)))
+        pairs.append(("index", _index(shards)))
+        pairs.append(("types", _TYPE_WORDS[self.types]))
+        parts: list[Any] = [tables.facts(pairs), "", _fields(self)]
+        if 1 < len(shards) <= _MOST_FILES:
+            parts += ["", _listing(shards)]
+        if self.skipped_files:
+            parts += ["", _skipped(self.skipped_files)]
+        return parts
+
+    def _summary(self) -> str:
+        files = "1 file" if len(self.shards) == 1 else f"{describe.count(len(self.shards))} files"
+        return f"{files}, {describe.records(self.num_records)}, {describe.size(self.num_bytes)}"
+
 
 def info(source: Any) -> Info:
     """List the files of a dataset, with their sizes, records and fields.
 
-    The records are counted. For framed formats, this reads the heads of the records once, and stores their
+    The records are counted. For framed formats, this reads the headers of the records once, and stores their
     positions as an index (see `index=` of `penstock.open`).
 
     Args:
@@ -123,3 +166,71 @@ def _index_path(ds: Dataset, data_path: str) -> str | None:
         return None
     paths = [sidecar.path_for(data_path, folder) for folder in sidecar.folders(index)]
     return next((path for path in paths if os.path.exists(path)), None)
+
+
+# -- as a table -----------------------------------------------------------------------------------
+
+
+def _files(shards: tuple[ShardInfo, ...]) -> Text:
+    if len(shards) == 1:
+        return tables.name(shards[0].path)
+    line = Text(f"{describe.count(len(shards))}: ")
+    line.append_text(tables.name(shards[0].path)).append(" … ")
+    return line.append_text(tables.name(shards[-1].path))
+
+
+def _skipped(files: tuple[SkippedFile, ...]) -> Any:
+    shown = tables.table("not read", "reason")
+    for path, reason in files[:_MOST_FILES]:
+        shown.add_row(describe.escape(os.path.basename(path)), describe.escape(reason))
+    if len(files) > _MOST_FILES:
+        shown.add_row(f"and {describe.count(len(files) - _MOST_FILES)} more", "")
+    return shown
+
+
+def _formats(shards: tuple[ShardInfo, ...]) -> str:
+    kinds: dict[str, int] = {}
+    for shard in shards:
+        compression = {"": "not compressed", None: ""}.get(shard.compression, shard.compression)
+        kind = ", ".join(word for word in (shard.format, compression) if word)
+        kinds[kind] = kinds.get(kind, 0) + 1
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return " · ".join(f"{number} {kind}" for kind, number in kinds.items())
+
+
+def _bytes(found: Info) -> str:
+    shown = describe.size(found.num_bytes)
+    plain = [shard.plain_bytes for shard in found.shards]
+    total = sum(size for size in plain if size is not None)
+    if None in plain or total == found.num_bytes or not any(s.compression for s in found.shards):
+        return shown
+    return f"{shown}, {describe.size(total)} when inflated"
+
+
+def _index(shards: tuple[ShardInfo, ...]) -> str:
+    states: dict[str, int] = {}
+    for shard in shards:
+        states[shard.index] = states.get(shard.index, 0) + 1
+    if len(states) == 1:
+        return _INDEX_WORDS[shards[0].index]
+    return " · ".join(f"{number} {_INDEX_WORDS[state]}" for state, number in states.items())
+
+
+def _fields(found: Info) -> Any:
+    shown = tables.table("field", "type")
+    for field in found.schema:
+        shown.add_row(describe.escape(field.name), tables.dim(tables.kind(field)))
+    return shown
+
+
+def _listing(shards: tuple[ShardInfo, ...]) -> Any:
+    shown = tables.table("file", "records", "bytes", "compression", right=("records", "bytes"))
+    for shard in shards:
+        shown.add_row(
+            describe.escape(shard.path),
+            describe.count(shard.num_records),
+            describe.size(shard.num_bytes),
+            {"": "none", None: ""}.get(shard.compression, shard.compression),
+        )
+    return shown

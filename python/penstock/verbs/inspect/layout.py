@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock import describe, formats
 from penstock.contract.format import Options
-from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
+from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order, padding
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
 from penstock.storage.base import Source, Storage
@@ -18,6 +18,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand
 
 _MOST_NAME = 40
+_UNKNOWN = "not described"
 _HEADINGS = ("offset", "hex", "length", "what", "value")
 
 
@@ -25,7 +26,8 @@ _HEADINGS = ("offset", "hex", "length", "what", "value")
 class Layout:
     """The regions of a file, in order. Printed, it is a table.
 
-    The regions that count in the file itself follow one another without a gap from its first byte to its last.
+    The regions whose offsets are positions in the file follow one another without gaps, from its first byte to its
+    last. Other regions, such as those in inflated bytes, have a `within`.
     """
 
     path: str
@@ -36,7 +38,7 @@ class Layout:
 
     @property
     def ok(self) -> bool:
-        """Whether no checksum that was computed differs from the stored one, and nothing shown is damaged."""
+        """Whether all checksums that were computed match the stored ones, and no region shown is damaged."""
         return not any(one.state in (DIFFERS, DAMAGE) for _, one in walk(self.regions))
 
     def to_dict(self) -> dict[str, Any]:
@@ -73,7 +75,7 @@ def _cells(depth: int, region: Region) -> tuple[str, ...]:
     name = name if len(name) <= _MOST_NAME else name[: _MOST_NAME - 1] + describe.ELLIPSIS
     value = "" if region.value is None else str(region.value)
     told = describe.escape("  ".join(filter(None, (value, region.note))))
-    # A plus marks an offset that does not count in the file.
+    # A plus marks an offset in other bytes than those of the file.
     offset = f"{'+' if region.within else ''}{region.start}"
     return offset, f"{region.start:#x}", str(region.length), "  " * depth + name, told
 
@@ -94,17 +96,17 @@ def layout(
 ) -> Layout:
     """Show which bytes of a file are what: headers, tables, footers, and the parts of one record.
 
-    Only headers, tables and the one record are read, and up to 64 MiB after it; if records are found one from another
-    and there is no index, also those before it. Checksums of what is read are computed
-    and compared; `verify` compares all. On a damaged file, the regions lead up to the damage, and continue after it if
-    the format allows that.
+    Only headers, tables, the one record, and up to 64 MiB after it are read. In a format in which each record leads to
+    the next, the records before it are also read, unless there is an index. The checksums of the bytes that are read
+    are verified; `verify` checks the whole file. In a damaged file, the regions end at the damage, unless the format
+    allows reading to continue after it.
 
     Args:
         source: the path of one file, or of a folder that is one shard.
         record: the number of the record whose parts are shown.
         format: the format's name; None detects it from the content.
-        limits: limits on what the file may make penstock reserve.
-        storage: where the file is; None for this machine.
+        limits: limits on the memory that the file may request, as for `penstock.open`.
+        storage: the storage of the file; None for this machine.
         format_options: options of the format, as for `penstock.open`.
 
     Returns:
@@ -156,30 +158,20 @@ def _beside(storage: Storage, path: str, name: str) -> Source | None:
 
 
 def complete(found: Iterator[Region], source: Source) -> Iterator[Region]:
-    """The regions of a file, with what is between them, and the damage that ends them."""
+    """Complete the regions of a file: add the bytes between them as regions, and damage as the last region."""
     at = 0
     has_damage = False
     try:
-        for region in in_order(found, 0, source.size):
+        for region in in_order(found, 0, source.size, _UNKNOWN):
             has_damage |= any(one.state == DAMAGE for _, one in walk([region]))
-            if region.within:
-                yield region
-                continue
-            yield from _between(at, region.start)
+            at = at if region.within else region.end
             yield region
-            at = region.end
     except RecordIndexError:
-        # Damage explains why the record is not there.
+        # Damage explains why the record is missing.
         if not has_damage:
             raise
+        yield from padding(at, source.size, _UNKNOWN)
     except PenstockError as error:
         damage = damaged(error, at, source.size)
-        yield from _between(at, damage.start)
+        yield from padding(at, damage.start, _UNKNOWN)
         yield damage
-        return
-    yield from _between(at, source.size)
-
-
-def _between(start: int, end: int) -> Iterator[Region]:
-    if end > start:
-        yield Region(start, end - start, "not described")

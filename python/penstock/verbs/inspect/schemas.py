@@ -11,16 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from rich.text import Text
 
+from penstock import describe
 from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom
 from penstock.columns.types import is_list
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
+from penstock.printing import tables
+from penstock.printing.printed import Printed
 
 MOST_FILES = 101
 """The most files to read by default."""
+_MOST_NAMES = 3
+"""The most names of files without a field to print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +55,9 @@ class FieldPresence:
     otherwise: tuple[tuple[str, pa.DataType], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
-    """The schemas of the files that were read, out of `num_files` files. `schema` has all fields of these files.
+@dataclass(frozen=True, slots=True, repr=False)
+class Schemas(Printed):
+    """The schemas of the files that were read, out of `num_files` files. Printed, it is a table. `schema` has all fields of these files.
     `is_whole` is true if every file was read, and every record of files that do not store their fields."""
 
     schema: pa.Schema
@@ -59,11 +65,68 @@ class Schemas:
     files: tuple[FileSchema, ...]
     num_files: int
     is_whole: bool
+    is_raw: bool = False
+    """Whether the dataset was opened with `raw=True`, so that nothing was inferred."""
 
     @property
     def same_everywhere(self) -> bool:
         """Whether all files that were read have the same fields, of the same types, and with values."""
         return not any(f.lacking or f.empty or f.otherwise for f in self.fields)
+
+    @property
+    def inferred_from(self) -> str | None:
+        """The records from which the fields were inferred, in words; None if the files store their fields."""
+        files = [file for file in self.files if file.inferred_from is not None]
+        if len(files) < 2:
+            return files[0].inferred_from if files else None
+        whole = sum(file.is_whole for file in files)
+        part = len(files) - whole
+        said = [f"all records of {describe.count(whole)}"] if whole else []
+        said += [f"the first records of {describe.count(part)}"] if part else []
+        return f"{' and '.join(said)} files"
+
+    def gaps(self, presence: FieldPresence) -> list[str]:
+        """In which files a field is missing, has no value, or has another type: one line each."""
+        name, total = presence.field.name, describe.count(len(self.files))
+        kinds = [
+            (f"{name}: missing in", list(presence.lacking)),
+            (f"{name}: without a value in", list(presence.empty)),
+        ]
+        usual = describe.kind(presence.field.type)
+        for type_ in dict.fromkeys(type_ for _, type_ in presence.otherwise):
+            paths = [path for path, other in presence.otherwise if other == type_]
+            kind = describe.kind(type_)
+            kinds.append((f"{name}: {kind if kind != usual else type_} in", paths))
+        return [
+            f"{said} {describe.count(len(paths))} of {total} files: {_listed(paths)}"
+            for said, paths in kinds
+            if paths
+        ]
+
+    def _page(self) -> list[Any]:
+        shown = tables.table("field", "type", "")
+        for presence in self.fields:
+            field = presence.field
+            type_ = tables.kind(field)
+            note = "" if field.nullable else "never null"
+            shown.add_row(describe.escape(field.name), type_, tables.dim(note))
+        parts: list[Any] = [shown, ""]
+        records = self.inferred_from
+        said = "stored in the file" if records is None else f"inferred from {records}"
+        if self.is_raw:
+            said = "undecoded records, whose fields are not inferred"
+        if self.num_files > 1:
+            said += f"; {_compared(self)}"
+        parts.append(tables.dim(describe.escape(said)))
+        for presence in self.fields:
+            parts += [Text(describe.escape(line), style="yellow") for line in self.gaps(presence)]
+        return parts
+
+    def _summary(self) -> str:
+        names = ", ".join(describe.escape(field.field.name) for field in self.fields)
+        return (
+            f"{describe.count(len(self.files))} of {describe.count(self.num_files)} files, {names}"
+        )
 
 
 def schemas(
@@ -113,6 +176,7 @@ def schemas(
         files,
         len(ds.paths),
         len(files) == len(ds.paths) and all(file.is_whole for file in files),
+        ds.options.raw,
     )
 
 
@@ -123,7 +187,7 @@ def _read(ds: Dataset, everything: bool, threads: int | None) -> tuple[FileSchem
     paths = ds.paths if everything else ds.paths[:MOST_FILES]
 
     def read(path: str) -> Iterator[FileSchema]:
-        schema = ds.reopened(source=[path], **other).schema
+        schema = ds.reopened(source=[path], hive=False, **other).schema
         seen = InferredFrom.of(schema)
         if seen is None:
             yield FileSchema(path, schema, None, True, True)
@@ -193,3 +257,20 @@ def _presence(
             else:
                 otherwise.append((file.path, type_))
     return FieldPresence(field, num_files, tuple(lacking), tuple(empty), tuple(otherwise))
+
+
+# -- as a table -----------------------------------------------------------------------------------
+
+
+def _compared(found: Schemas) -> str:
+    looked, total = describe.count(len(found.files)), describe.count(found.num_files)
+    whose = f"all {total} files" if looked == total else f"{looked} of {total} files"
+    verdict = "the same fields" if found.same_everywhere else "not the same fields"
+    return f"compared {whose}: {verdict}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (
+        f" and {describe.count(more)} more" if more > 0 else ""
+    )

@@ -12,20 +12,25 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from rich.table import Table
+from rich.text import Text
 
+from penstock import describe
 from penstock.columns.inferred import InferredFrom, files
 from penstock.conditions import Where
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
+from penstock.printing import tables
+from penstock.printing.printed import Printed
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
 from penstock.verbs.progress import Progress, meter_of
 
 
-@dataclass(frozen=True, slots=True)
-class FieldStats:
-    """The summary of one field. The children of a struct follow it as `parent.child`.
+@dataclass(frozen=True, slots=True, repr=False)
+class FieldStats(Printed):
+    """The summary of one field. Printed, it is a table. The children of a struct follow it as `parent.child`.
 
     `num_null` of `num_entries` values are null (for a child: of its parents' entries). For lists, `lengths` has the
     numbers of values without nulls; all other figures are about the innermost values. `values` is the range of numbers,
@@ -50,10 +55,18 @@ class FieldStats:
     histogram: Histogram | None = None
     images: tuple[ImageSizes, ...] = ()
 
+    def _page(self) -> list[Any]:
+        """The table that `print` shows."""
+        return [_table([self])]
 
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """The summary of a dataset. `fields_from` names the records from which the fields were inferred, or is None if no
+    def _summary(self) -> str:
+        kind = describe.escape(f"{self.name} ({describe.kind(self.type)})")
+        return f"{kind}, {describe.count(self.num_entries)} values, {describe.count(self.num_null)} null"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stats(Printed):
+    """The summary of a dataset. Printed, it is a table. `fields_from` names the records from which the fields were inferred, or is None if no
     other record can have further fields."""
 
     num_records: int
@@ -65,6 +78,21 @@ class Stats:
             if field.name == name:
                 return field
         raise KeyError(name)
+
+    def _page(self) -> list[Any]:
+        """The table that `print` and `penstock stats` show."""
+        parts: list[Any] = [describe.records(self.num_records), "", _table(self.fields)]
+        if self.fields_from is not None:
+            note = (
+                f'the fields of {self.fields_from}; --infer all, or infer_records="all" of open, adds fields'
+                " that only other records have"
+            )
+            parts += ["", tables.dim(describe.escape(note))]
+        return parts
+
+    def _summary(self) -> str:
+        names = ", ".join(describe.escape(field.name) for field in self.fields)
+        return f"{describe.records(self.num_records)}, {names}"
 
 
 def stats(
@@ -154,3 +182,96 @@ def _finished(observers: Sequence[FieldObserver]) -> Iterator[FieldStats]:
                 histogram=seen.histogram(),
                 images=seen.image_sizes(),
             )
+
+
+# -- as a table -----------------------------------------------------------------------------------
+
+
+def _table(fields: Sequence[FieldStats]) -> Table:
+    shown = tables.table("field", "present", "values", right=("present",))
+    for place, field in enumerate(fields):
+        left = Text(describe.escape(field.name), style="bold")
+        left.append(f"\n{describe.escape(describe.kind(field.type))}", style="dim not bold")
+        right = Text("\n").join(_lines(field))
+        shown.add_row(left, _present(field), right, end_section=True)
+        if place < len(fields) - 1:
+            shown.add_row("", "", "")
+    return shown
+
+
+def _present(field: FieldStats) -> Text:
+    if not field.num_null:
+        return Text("all" if field.num_entries else "none")
+    share = 100 * (field.num_entries - field.num_null) / field.num_entries
+    shown = Text(f"{share:.3g} %" if field.num_null < field.num_entries else "none")
+    return shown.append(f"\n{describe.count(field.num_null)} null", style="yellow")
+
+
+def _lines(field: FieldStats) -> list[Text]:
+    lines: list[str] = []
+    if field.lengths is not None:
+        lines.append("length " + field.lengths.text(_figure))
+    for image in field.images:
+        sides = f"{_side(image.width)} x {_side(image.height)} pixels"
+        lines.append(f"{describe.count(image.width.count)} {image.kind} images, {sides}")
+    if field.sizes is not None:
+        word = "text of " if field.is_text else ""
+        lines.append(word + field.sizes.text(describe.size))
+    if field.values is not None:
+        lines.append(_range(field))
+    odd = {"NaN": field.num_nan, "infinite": field.num_infinite}
+    lines += [f"{describe.count(number)} {word}" for word, number in odd.items() if number]
+    if field.num_distinct is not None:
+        lines.append(_distinct(field))
+    shown = [Text(line) for line in lines]
+    if field.histogram is not None:
+        shown.append(_histogram(field.histogram))
+    return shown or [tables.dim("no values")]
+
+
+def _histogram(histogram: Histogram) -> Text:
+    line = Text(describe.bars(histogram.counts), style="cyan")
+    if histogram.of != "values":
+        line.append(f"  of {histogram.of}", style="dim")
+    return line
+
+
+def _range(field: FieldStats) -> str:
+    assert field.values is not None
+    spread = field.values
+    if spread.mean is None:
+        return f"{spread.min} … {spread.max}" if spread.min != spread.max else f"{spread.min}"
+    return spread.text(_figure)
+
+
+def _figure(value: Any) -> str:
+    """Return a number as text: integers in full, other numbers to four digits."""
+    if isinstance(value, float) and (not value.is_integer() or abs(value) >= 1e15):
+        return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+    return describe.count(int(value)) if not isinstance(value, bool) else str(value).lower()
+
+
+def _side(spread: Spread) -> str:
+    return str(spread.min) if spread.min == spread.max else f"{spread.min}–{spread.max}"
+
+
+def _distinct(field: FieldStats) -> str:
+    number = field.num_distinct or 0
+    if field.has_more_distinct:
+        return f"more than {describe.count(number)} distinct"
+    shown = f"{describe.count(number)} distinct"
+    if not field.most_common or field.most_common[0][1] == 1:
+        return shown
+    total = field.values.count if field.values is not None else 0
+    total = total or (field.sizes.count if field.sizes is not None else 0)
+    common = [
+        f"{describe.value(_scalar(value), 16)} ({100 * count / total:.3g} %)"
+        for value, count in field.most_common[:3]
+    ]
+    return f"{shown}: {', '.join(common)}"
+
+
+def _scalar(value: Any) -> pa.Scalar:
+    """Return a value as an Arrow scalar. By default pyarrow makes every integer an int64."""
+    is_large = isinstance(value, int) and value >= 1 << 63
+    return pa.scalar(value, pa.uint64()) if is_large else pa.scalar(value)

@@ -5,6 +5,7 @@ on how the values were split into batches.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,12 @@ class Spread:
     min: Any
     mean: float | None
     max: Any
+
+    def text(self, show: Callable[[Any], str] = str) -> str:
+        """The minimum, maximum and mean as text, or one number if all are equal. `show` turns a number into text."""
+        if self.min == self.max:
+            return f"{show(self.min)} each" if self.count > 1 else show(self.min)
+        return f"{show(self.min)} … {show(self.max)}, mean {show(self.mean)}"
 
 
 @dataclass(frozen=True, slots=True)

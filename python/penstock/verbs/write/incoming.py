@@ -39,7 +39,7 @@ _BATCH_BYTES = 4 << 20
 ACCEPTED = (
     "a pyarrow Table, RecordBatch or RecordBatchReader; anything with __arrow_c_stream__ or "
     "__arrow_c_array__ (polars, duckdb, pandas, a penstock Dataset); a dict of equally long "
-    "arrays; or an iterable of record batches, of dicts (one a record) or of bytes (raw records)"
+    "arrays; or an iterable of record batches, of dicts (one per record) or of bytes (raw records)"
 )
 
 

@@ -347,7 +347,8 @@ def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Inde
 
 
 class Cut:
-    """Decides how many records may go to the open shard. `end` creates shards still missing after all records."""
+    """Decides how many records may go to the open shard. `end` creates the shards still missing after the last
+    record."""
 
     def room(self, shards: Shards) -> int:
         """Return the number of records until the next call, at least 1. If the open shard is full, start another."""

@@ -161,9 +161,9 @@ def _checked_target(data: Any, path: Any, storage: Storage | None) -> str:
 def drop_old_indexes(
     paths: list[str], storage: Storage, index: bool | str, *, overwrite: bool
 ) -> None:
-    """Remove the indexes of files that are about to be replaced, unless new indexes replace them. Remove
-    them before the replacement: a file without an index can be indexed again, but a kill must not leave a new file with
-    an old index."""
+    """Remove the indexes of files that are about to be replaced, unless new indexes replace them. This happens before
+    the replacement: a file without an index can be indexed again, but a kill must not leave a new file with an old
+    index."""
     if index is True or not isinstance(storage, LocalStorage):
         return
     for path in paths:

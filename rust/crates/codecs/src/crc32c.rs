@@ -1,8 +1,9 @@
 //! CRC-32C (Castagnoli), and the mask with which TFRecord stores it.
 //!
-//! Short payloads determine the speed of a scan. If the CPU has 64-byte carry-less products, `wide` uses
-//! them. Otherwise a loop over its CRC instruction has no set-up cost, and consecutive records overlap in
-//! the pipeline. For long data, `crc-fast` computes many such products in parallel.
+//! The speed of a scan depends mostly on short payloads. If the CPU has 64-byte carry-less
+//! products, `wide` uses them. Otherwise a loop uses its CRC instruction, which has no set-up cost
+//! and lets consecutive records overlap in the pipeline. For long data, `crc-fast` computes many
+//! such products in parallel.
 
 #[cfg(target_arch = "x86_64")]
 mod wide;
@@ -34,8 +35,8 @@ pub fn crc32c(data: &[u8]) -> u32 {
     folded(data)
 }
 
-/// By folding. Long data mostly comes from memory, so each piece is prefetched as a whole: the hardware
-/// prefetcher stops at page boundaries.
+/// CRC-32C by folding. Long data mostly comes from memory, so each piece is prefetched as a whole:
+/// the hardware prefetcher stops at page boundaries.
 fn folded(data: &[u8]) -> u32 {
     if data.len() < FAR_BYTES {
         return checksum(CrcAlgorithm::Crc32Iscsi, data) as u32;
@@ -91,7 +92,8 @@ fn masked_wide<'a>(items: impl Iterator<Item = &'a [u8]>, found: &mut Vec<u32>) 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq,sse4.2")]
 fn first_mismatch_wide<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Option<usize> {
-    // Not `position`, because it is compiled for every CPU and would not inline the checksum.
+    // This is a loop because `position` is compiled for every CPU and would not inline the
+    // checksum.
     for (at, (data, stored)) in items.enumerate() {
         if mask(wide::crc32c(data)) != stored {
             return Some(at);
@@ -131,7 +133,7 @@ fn first_mismatch_sse42<'a>(items: impl Iterator<Item = (&'a [u8], u32)>) -> Opt
     rest.position(|(data, want)| mask(any_length(data)) != *want).map(|at| done.wrapping_add(at))
 }
 
-/// Strings whose checksums are computed in parallel.
+/// The number of strings whose checksums are computed in parallel.
 #[cfg(target_arch = "x86_64")]
 const LANES: usize = 4;
 /// The lengths of such strings.
@@ -148,9 +150,9 @@ fn any_length(data: &[u8]) -> u32 {
 /// The checksums of some strings with lengths in `LANE_BYTES`.
 ///
 /// For a single string, each instruction waits three cycles for the previous one, and the branches for odd
-/// bytes and for the end are unpredictable. So all strings advance in step, without branches for a single
-/// one. Its odd bytes go first, in one word after zeros, which leave a zero state unchanged. In the last
-/// steps, a string that has ended keeps its state.
+/// bytes and for the end are unpredictable. So all strings advance in step, without branches for a
+/// single string. The odd bytes of a string go first, in one word after zeros, which leave a zero
+/// state unchanged. In the last steps, a string that has ended keeps its state.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 #[target_feature(enable = "sse4.2")]
@@ -224,7 +226,7 @@ fn short(before: u32, data: &[u8]) -> u32 {
     !crc
 }
 
-/// CRC-32C of bytes whose checksum is `before`, followed by `data`.
+/// CRC-32C of some bytes followed by `data`. `before` is the checksum of those bytes.
 #[inline]
 pub fn extend(before: u32, data: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! Inflates raw deflate data, in pieces of any size.
 //!
-//! RFC 1951, as a state machine: a step reads one item of the stream and returns the next step. At the end
-//! of the input it pauses, and later continues there.
+//! RFC 1951, as a state machine: a step reads one item of the stream and returns the next step. At
+//! the end of the input the machine pauses, and later continues there.
 
 mod codes;
 #[cfg(test)]
@@ -57,7 +57,7 @@ pub(crate) enum Step {
         num_read: usize,
     },
     Symbols,
-    /// A match, or the rest of one, that the fast copy does not handle.
+    /// A match that the fast copy does not handle, or the rest of such a match.
     Match {
         length: usize,
         distance: usize,
@@ -304,7 +304,7 @@ impl RawInflate {
         Ok(Step::LengthCode { num_read: 0 })
     }
 
-    /// The code for code lengths.
+    /// Reads the code in which the code lengths are written.
     fn length_code(&mut self, io: &mut Io<'_>, num_read: usize) -> Result<Step, Pause> {
         const ORDER: [usize; 19] =
             [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];

@@ -1,9 +1,9 @@
-//! Decodes the scan of a baseline JPEG: from Huffman codes to the blocks of 64 values that are transformed
-//! to pixels, one minimum coded unit after another.
+//! Decodes the scan of a baseline JPEG, one minimum coded unit after another: from Huffman codes to
+//! the blocks of 64 values that libjpeg-turbo transforms to pixels.
 //!
 //! It decodes only what every encoder writes. Anything else (an unknown code, a marker in the wrong place,
-//! missing or surplus bits) stops it, and libjpeg-turbo decodes the file from the start. So damaged files
-//! give the same pixels as with libjpeg-turbo.
+//! missing or surplus bits) stops it, and libjpeg-turbo decodes the file from the start. So damaged
+//! files give the same pixels as if libjpeg-turbo had decoded them alone.
 
 pub mod bits;
 pub mod codes;
@@ -19,9 +19,9 @@ pub const MOST_BLOCKS: usize = 10;
 const MOST_BYTES: usize = MOST_BLOCKS * 64 * 31 / 8;
 /// How many bytes are unstuffed in one step.
 const READY: usize = 16 << 10;
-/// Zeros after them, so that eight bytes can be read at the last one.
+/// The number of zeros after these bytes, so that eight bytes can be read at the last one.
 const MARGIN: usize = 8;
-/// Cached tables: luminance and colour of two kinds of files.
+/// The number of cached tables: luminance and colour of two kinds of files.
 const KEPT: usize = 4;
 
 /// A cache of tables. Most files have the same ones.
@@ -108,9 +108,9 @@ impl Default for Ready {
 }
 
 impl Ready {
-    /// Drop the bytes before `at`, and add those of `source` from `from` on, up to a marker. Returns
-    /// whether there was a marker. Bytes without a marker at their end are odd, even if they are not
-    /// needed: the library may read that far ahead, and warn.
+    /// Drop the bytes before `at`, and add those of `source` from `from` on, up to a marker.
+    /// Returns whether there was a marker. If there is no marker at the end, the scan is odd, even
+    /// if the last bytes are not needed: the library may read that far ahead, and warn.
     fn fill(&mut self, at: &mut usize, source: &[u8], from: &mut usize) -> Result<bool, Odd> {
         self.bytes.copy_within((*at).min(self.length)..self.length, 0);
         self.length -= (*at).min(self.length);
@@ -236,7 +236,8 @@ impl<'a> Scan<'a> {
         if self.left == 0 { self.marker().map(Some) } else { Ok(None) }
     }
 
-    /// The offset of the marker after the last bits, which must follow in the same byte.
+    /// The offset of the marker after the last bits. Only the rest of their byte may be between
+    /// them and the marker.
     fn marker(&mut self) -> Result<usize, Odd> {
         if !self.ended {
             self.ended = self.ready.fill(&mut self.state.at, self.source, &mut self.from)?;

@@ -4,7 +4,7 @@
 //! | module | does | speed | oracle | fuzz target |
 //! |---|---|---|---|---|
 //! | [`inflate`] | raw deflate streams, in pieces of any size | 0.75 to 0.80 GB/s, zlib-rs 0.60 (decision 0018) | zlib-rs, in `inflate/oracle.rs` | `inflate`, `member` |
-//! | [`jpeg_scan`] | the Huffman codes of baseline JPEGs | random crops 1.36×, a middle at a quarter of the size 1.53× (decision 0012) | libjpeg-turbo, on whole pictures | `jpeg_ways` |
+//! | [`jpeg_scan`] | the Huffman codes of baseline JPEGs | random crops 1.36×, center crops at a quarter of the size 1.53× (decision 0012) | libjpeg-turbo, on whole pictures | `jpeg_ways` |
 //! | [`crc32c`] | checksums of short strings | 150 bytes 4.8 ns, by the processor's CRC instruction 10.8 (`benchmarks/NOTES.md`) | one bit at a time, in its tests | `checksums` |
 //!
 //! `python -m fuzz TARGET --runs N` runs a target against its oracle.
@@ -16,8 +16,8 @@
 //! 1. No input causes a panic, a read outside its slice, or a loop that neither uses input nor makes
 //!    output. Slices are read by `get` (clippy denies indexing), and each `unsafe` block states why it is
 //!    sound.
-//! 2. The result depends neither on how input and output are divided, nor on the instruction sets of the
-//!    machine.
+//! 2. The result depends neither on how input and output are divided into pieces, nor on the
+//!    instruction sets of the machine.
 //! 3. Memory is bounded by constants: 32 KiB of window and three tables for `inflate`, 16 KiB of
 //!    prepared input and four pairs of tables for `jpeg_scan`, nothing for `crc32c`.
 //!

@@ -147,7 +147,7 @@ fn make_room<T>(values: &mut Vec<T>, count: usize) -> Result<(), Fault> {
     })
 }
 
-/// The fault for a column with more than 32 bits can count.
+/// The fault for a column with more bytes than 32-bit offsets can count.
 #[cold]
 pub fn too_large(bytes: usize) -> Fault {
     let message = "a column of this batch outgrows Arrow's 2 GiB; read fewer records at once";

@@ -27,9 +27,9 @@ pub fn is_simple(plan: &Plan) -> bool {
 /// frames of some records into a new buffer; `verify` checks them before they are decoded. The plan must be
 /// simple (`is_simple`).
 ///
-/// None if strings are less than half of the bytes of the first records, because most of the memory
-/// reserved for strings would stay empty. Faults have no exact position: the caller decodes again to find
-/// it.
+/// Returns None if strings are less than half of the bytes of the first records, because most of
+/// the memory reserved for strings would stay empty. Faults have no exact position, so the caller
+/// decodes again to find it.
 pub fn decode_at_once(
     sizes: &[u64],
     plan: &Plan,

@@ -47,7 +47,7 @@ pub(super) fn fill_feature(
     }
 }
 
-/// The same for a feature in any other encoding.
+/// The same for a feature in an encoding that the fast path does not handle.
 #[cold]
 fn fill_odd(
     column: &mut Column,

@@ -46,8 +46,8 @@ pub(super) struct Walker<'a, 'p> {
     place: usize,
 }
 
-/// Whether two keys are equal. Most keys are so short that two loads each, which may overlap, are enough.
-/// That costs less than calling a function.
+/// Whether two keys are equal. Most keys are so short that two loads of each key, which may
+/// overlap, are enough. That costs less than calling a function.
 #[inline(always)]
 fn same_key(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -231,7 +231,7 @@ impl<'a, 'p> Walker<'a, 'p> {
             (Dialect::Protobuf, Slot::Span(before)) => example::check(before, in_lists)?,
             (Dialect::TensorFlow(Parser::Example), Slot::Span(before)) => {
                 tf_example::kind(before)?;
-                // In a dense column, an entry without a kind does not replace the previous entry.
+                // In a dense column, an entry without a kind does not replace the entry before it.
                 let wanted = column.and_then(|column| self.plan.wanted.get(column));
                 let keeps = |w: &Wanted| self.plan.single || w.layout.is_dense();
                 if joined.is_none() && value.is_empty() && wanted.is_some_and(keeps) {

@@ -404,7 +404,7 @@ impl Values {
         }
     }
 
-    /// Bytes that a null takes in this column; in the file it takes one byte or none.
+    /// The bytes that a null takes in this column. In the file, a null takes one byte or none.
     #[inline(always)]
     fn blank_bytes(&self) -> u64 {
         match self {

@@ -117,8 +117,8 @@ impl Frames {
         Some(())
     }
 
-    /// `fill` with borrowed values. It is a separate function, not inlined, to keep its branches out of the
-    /// loop for short records.
+    /// `fill` for batches with borrowed values. It is a separate function, not inlined, to keep its
+    /// branches out of the loop for short records.
     #[inline(never)]
     fn fill_between(
         mut self,

@@ -159,8 +159,9 @@ fn raw_records_are_framed_as_they_are() {
     assert_eq!(fault.record, Some(1));
 }
 
-/// Scalars and fixed lists are measured by a shorter path, and entries of short lists all together. Around
-/// every length at which one more byte is needed, the results equal those of plain lists.
+/// A fast path measures scalars and fixed lists, and entries of short lists are measured together.
+/// The results must equal those of plain lists, also around every length at which a length field
+/// needs one more byte.
 #[test]
 fn columns_of_equal_lengths_are_measured_like_lists() {
     use arrow_array::builder::{FixedSizeListBuilder, Float32Builder, StringBuilder};

@@ -1,10 +1,11 @@
 //! Computes which part of an image is used, from its size and the record's key only, so that the result
 //! does not depend on threads or batches.
 //!
-//! Numbers are drawn from the key by splitmix64: first the flip, then the area and the aspect ratio of up
-//! to ten tries, and then top and left for the try that fits. This is torchvision's `RandomResizedCrop`
-//! with other random numbers. Only sums, products, quotients and square roots are computed, because these
-//! are the same on every machine; `exp` and `log` of the C library are not.
+//! Random numbers are computed from the key by splitmix64: first the flip, then the area and the
+//! aspect ratio of up to ten tries, and then top and left for the first try that fits into the
+//! image. This is torchvision's `RandomResizedCrop` with other random numbers. Only sums, products,
+//! quotients and square roots are used, because their results are the same on every machine; those
+//! of the C library's `exp` and `log` are not.
 
 use crate::wire::{Fault, FaultKind};
 
@@ -31,12 +32,13 @@ impl Crop {
     }
 }
 
-/// What decides the view of an image, besides its own size.
+/// The inputs that determine the view of an image, in addition to its own size.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw {
     /// The key of its record.
     pub key: u64,
-    /// Width and height of the record's main image, whose view it shares; None for the main image.
+    /// Width and height of the record's main image, whose view this image shares; None for the main
+    /// image.
     pub main: Option<(u32, u32)>,
 }
 
@@ -47,7 +49,7 @@ pub struct Law {
     pub size: Option<(u32, u32)>,
     /// The kind of crop.
     pub crop: Crop,
-    /// Whether half of the images, chosen at random, are mirrored.
+    /// Whether each image is mirrored with a probability of one half.
     pub flip: bool,
     /// The smallest and largest area of a random crop, as a fraction of the image's area.
     pub scale: (f64, f64),
@@ -120,8 +122,8 @@ impl View {
     }
 }
 
-/// Whether the sides have the same proportions, apart from the rounding of the smaller ones to whole
-/// pixels.
+/// Whether both sizes have the same aspect ratio, except that the sides of the smaller one were
+/// rounded to whole pixels.
 fn have_same_proportions(one: (u32, u32), other: (u32, u32)) -> bool {
     let [w1, h1, w2, h2] = [one.0, one.1, other.0, other.1].map(u64::from);
     (w1 * h2).abs_diff(w2 * h1) <= w1.max(h1).max(w2).max(h2)
@@ -202,8 +204,9 @@ impl Law {
         Region { left, top, width: new_width, height: new_height }
     }
 
-    /// The middle, as if the image was first resized so that it covers the new size with a margin:
-    /// torchvision's `Resize(size / center_fraction)` and `CenterCrop(size)` in one step.
+    /// The middle of the image, as if the image was first resized so that it covers the new size
+    /// with a margin: torchvision's `Resize(size / center_fraction)` and `CenterCrop(size)` in one
+    /// step.
     fn middle(&self, width: u32, height: u32, new_width: u32, new_height: u32) -> (Span, Span) {
         let margin = |new: u32| (f64::from(new) / self.center_fraction).round_ties_even().max(1.0);
         let (wide, high) = (margin(new_width), margin(new_height));

@@ -1,4 +1,5 @@
-//! One image of 16 bits a value for a model, in full depth: decoded whole, cropped, resized, mirrored.
+//! Makes one image for a model from an image of 16 bits per value, in full depth: it is decoded
+//! whole, cropped, resized and mirrored.
 
 use fast_image_resize::pixels::U16x3;
 
@@ -9,7 +10,7 @@ use super::{Mode, Shape, damaged, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind, image_head, other_images};
 
-/// Makes images one after another; holds what they can share.
+/// Makes images one after another, and keeps reusable state.
 #[derive(Default)]
 pub struct DeepMaker {
     pixels: Vec<U16x3>,
@@ -41,7 +42,7 @@ impl DeepMaker {
         fill(&mut self.pixels, pixels_of(values, shape.channels, largest), count)
     }
 
-    /// Crop, resize and mirror what was decoded, and write it.
+    /// Crop, resize and mirror the decoded image, and write the result.
     pub fn finish(
         &mut self,
         view: &View,
@@ -67,7 +68,7 @@ impl DeepMaker {
     }
 }
 
-/// Put pixels into the memory of a vector.
+/// Replace the contents of a vector by these pixels, in its memory if that is large enough.
 fn fill(
     target: &mut Vec<U16x3>,
     pixels: impl Iterator<Item = U16x3>,
@@ -81,7 +82,7 @@ fn fill(
     Ok(())
 }
 
-/// RGB of values of one to four channels, whose largest value is white.
+/// Converts pixels of one to four channels to RGB. `largest` is the value that stands for white.
 fn pixels_of(values: &[u8], channels: u8, largest: u16) -> impl Iterator<Item = U16x3> {
     let scaled = move |pair: [u8; 2]| {
         let (value, most) = (u32::from(u16::from_ne_bytes(pair)), u32::from(largest.max(1)));

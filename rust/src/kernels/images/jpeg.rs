@@ -250,7 +250,7 @@ impl<'a> Whole<'a> {
         self.handle.get(tj::TJPARAM_TJPARAM_LOSSLESS) != 0
     }
 
-    /// The shape is that of the region or of the scaled image.
+    /// `shape` is the shape of the region or of the scaled image.
     fn decode(
         self,
         shape: Shape,

@@ -1,6 +1,7 @@
-//! Decodes and encodes JPEG with every option of TensorFlow's operations: the inverse transform, the
-//! upsampling of colour, how much of a truncated file is enough. Encoded files are equal to TensorFlow's,
-//! byte for byte. It needs `unsafe` because it calls `libjpeg.c`, whose long jumps end within the call.
+//! Decodes and encodes JPEG with every option of TensorFlow's operations. These choose the inverse
+//! transform, the upsampling of colour, and how much of a truncated file is enough. Encoded files
+//! are equal to TensorFlow's, byte for byte. It needs `unsafe` because it calls `libjpeg.c`, whose
+//! long jumps end within the call.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_uchar};
@@ -10,7 +11,8 @@ use super::jpeg_parts::Parts;
 use super::{Shape, damaged};
 use crate::wire::{Fault, FaultKind};
 
-/// The most scans of a progressive file: `SCANNED_PIXELS` divided by its pixels, but within these limits.
+/// The maximum number of scans of a progressive file is `SCANNED_PIXELS` divided by its pixels, but
+/// within these two limits.
 const FEWEST_SCANS: u64 = 32;
 const MOST_SCANS: u64 = 500;
 const SCANNED_PIXELS: u64 = 1 << 33;

@@ -1,20 +1,20 @@
-//! One mask for a model: the values that are stored, of the pixels nearest to those that are made.
+//! Makes one mask for a model: each new pixel gets the stored value of the nearest old pixel.
 //!
-//! Nothing is mixed or scaled, because the values are names: classes, instances. A PNG with a palette
-//! gives its indices; alpha is left out. A new pixel takes the old one in which its centre lies, as in
-//! Pillow's `NEAREST`.
+//! Values are not interpolated or scaled, because they are numbers of classes or instances. A PNG
+//! with a palette gives its indices; alpha is dropped. The nearest old pixel is the one that
+//! contains the centre of the new pixel, as in Pillow's `NEAREST`.
 
 use super::crop::{Draw, Law, Span, View};
 use super::{Decoder, Mode, Rules, Shape, damaged, head_within, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind, other_images};
 
-/// The values of the masks of a batch.
+/// The type of the values of a batch's masks.
 #[derive(Clone, Copy, Debug)]
 pub struct Samples {
-    /// 1, or 3 where masks are stored in colour.
+    /// 1, or 3 if masks are stored in colour.
     pub channels: u8,
-    /// Of 16 bits, in the order of the machine, not 8.
+    /// Whether values have 16 bits (in native byte order), not 8.
     pub wide: bool,
 }
 
@@ -25,14 +25,14 @@ impl Samples {
     }
 }
 
-/// A mask as it is stored.
+/// A mask as stored in its file.
 struct Stored<'a> {
     bytes: &'a [u8],
     shape: Shape,
     deep: bool,
 }
 
-/// Makes masks one after another; holds what they can share.
+/// Makes masks one after another, and keeps reusable state.
 #[derive(Default)]
 pub struct MaskMaker {
     decoder: Decoder,
@@ -56,7 +56,7 @@ impl MaskMaker {
         Stored { bytes: &self.source, shape, deep: head.deep }.sample(&view, samples, out)
     }
 
-    /// Decode to `source`, which may be longer than what is decoded.
+    /// Decode to `source`, which may be longer than the decoded values.
     fn decode(&mut self, bytes: &[u8], head: &Head, rules: &Rules) -> Result<Shape, Fault> {
         let shape = Shape::of(head, Mode::Stored);
         match head.codec {
@@ -81,8 +81,8 @@ impl MaskMaker {
     }
 }
 
-/// Make the view of a mask of raw values, of 16 bits in the order of the machine if there are twice
-/// as many bytes as values.
+/// Make the view of a mask of raw values. If there are twice as many bytes as values, these have 16
+/// bits in native byte order.
 pub fn raw(
     bytes: &[u8],
     shape: Shape,
@@ -97,7 +97,7 @@ pub fn raw(
 }
 
 impl Stored<'_> {
-    /// The pixels of the view.
+    /// Write the pixels of the view.
     fn sample(&self, view: &View, samples: Samples, out: &mut [u8]) -> Result<(), Fault> {
         let is_grey = self.shape.channels < 3;
         if is_grey != (samples.channels == 1) {
@@ -117,7 +117,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Write the pixels of the view, each of the first `M` bytes of a stored one.
+    /// Write the pixels of the view. Each is computed from the first `M` bytes of a stored pixel.
     fn each<const M: usize, const N: usize>(
         &self,
         view: &View,
@@ -158,7 +158,7 @@ fn widened([red, green, blue]: [u8; 3]) -> [u8; 6] {
     [r0, r1, g0, g1, b0, b1]
 }
 
-/// The old pixels in which the centres of the new ones lie, within the bounds.
+/// The old pixels that contain the centres of the new pixels, limited to the bounds.
 fn nearest(span: Span, new: u32, first: u32, length: u32) -> impl Iterator<Item = usize> {
     let last = first.saturating_add(length).saturating_sub(1);
     (0..new).map(move |place| {

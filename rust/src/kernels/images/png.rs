@@ -11,7 +11,7 @@ use super::{Shape, change_channels, damaged, fit, room};
 use crate::wire::image_head::Head;
 use crate::wire::{Fault, FaultKind};
 
-/// The decoder's memory limit, not counting the pixels: rows, chunks.
+/// The decoder's limit for the memory of rows and chunks, which does not include the pixels.
 const BESIDE_BYTES: usize = 64 << 20;
 
 /// The fault of a PNG.
@@ -26,8 +26,8 @@ pub fn fault(error: &DecodingError) -> Fault {
     Fault::new(kind, 0, format!("a damaged PNG: {}", reason(error)))
 }
 
-/// The error in words for the owner of the image. The crate's messages are for its users, and its error
-/// kinds are not public.
+/// The error, in words for the owner of the image. The crate's messages are for its users, and its
+/// error kinds are not public.
 fn reason(error: &DecodingError) -> &'static str {
     const KNOWN: [(&str, &str); 6] = [
         ("CRC error", "the checksum of a chunk does not match"),
@@ -50,7 +50,7 @@ fn reason(error: &DecodingError) -> &'static str {
     }
 }
 
-/// A decoder that verifies everything and keeps within a limit of memory, after the header.
+/// A decoder after the header. It verifies everything, and its memory is limited.
 fn open(
     bytes: &[u8],
     width: u32,
@@ -106,9 +106,9 @@ pub fn decode(
     reader.finish().map_err(|error| fault(&error))
 }
 
-/// Decode the values that are stored to the beginning of `pixels`: of 8 bits, or of 16 in the order of
-/// the machine where the head says so. Those of fewer bits are scaled to 8. With `indices`, an image
-/// with a palette gives its indices, else its colours. Returns the shape of the pixels.
+/// Decode the stored values to the beginning of `pixels`. They have 8 bits, or 16 in native byte
+/// order if the head says so; values of fewer bits are scaled to 8 bits. With `indices`, an image
+/// with a palette gives its indices, otherwise its colours. Returns the shape of the pixels.
 pub fn stored(
     bytes: &[u8],
     head: &Head,
@@ -141,8 +141,9 @@ pub fn stored(
     Ok(shape)
 }
 
-/// Spread rows of packed indices of fewer than 8 bits, which begin where `values` begin, to bytes. From
-/// the last to the first, so that none is overwritten before it was read.
+/// Convert rows of packed indices of fewer than 8 bits, which begin where `values` begin, to one
+/// byte per index. This is done from the last index to the first, so that no index is overwritten
+/// before it is read.
 fn unpack(values: &mut [u8], row_bytes: usize, width: usize, depth: u8) {
     let (per_byte, mask) = (usize::from(8 / depth.max(1)), (1u8 << depth.min(7)) - 1);
     let width = width.max(1);

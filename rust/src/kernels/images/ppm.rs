@@ -3,7 +3,7 @@
 use super::{Shape, change_channels, damaged, room};
 use crate::wire::{Fault, FaultKind, image_head};
 
-/// The pixels in place, if they are RGB bytes from 0 to 255.
+/// The pixels as a slice of the file, if they are RGB bytes from 0 to 255.
 pub fn plain(bytes: &[u8], shape: Shape) -> Result<Option<&[u8]>, Fault> {
     let (head, start, largest) = image_head::ppm(bytes)?;
     let length = shape.bytes()?;
@@ -42,8 +42,8 @@ pub fn decode(bytes: &[u8], shape: Shape, pixels: &mut [u8]) -> Result<(), Fault
     change_channels(&source, channels, shape.channels, pixels)
 }
 
-/// The values that are stored, not scaled, at the beginning of `pixels`: of 8 bits, or of 16 in the
-/// order of the machine.
+/// Decode the stored values, without scaling, to the beginning of `pixels`. They have 8 bits, or 16
+/// in native byte order.
 pub fn stored(bytes: &[u8], shape: Shape, pixels: &mut Vec<u8>) -> Result<(), Fault> {
     let (head, start, largest) = image_head::ppm(bytes)?;
     let width = if head.deep { 2 } else { 1 };
@@ -63,7 +63,7 @@ pub fn stored(bytes: &[u8], shape: Shape, pixels: &mut Vec<u8>) -> Result<(), Fa
     Ok(())
 }
 
-/// An image of one channel as PGM, of three as PPM.
+/// Encode an image of one channel as PGM, or of three channels as PPM.
 pub fn encode(pixels: &[u8], shape: Shape) -> Result<Vec<u8>, Fault> {
     let magic = if shape.channels == 1 { 5 } else { 6 };
     let mut bytes = format!("P{magic}\n{} {}\n255\n", shape.width, shape.height).into_bytes();

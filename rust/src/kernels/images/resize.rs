@@ -1,5 +1,5 @@
-//! Resizes a part of an image with Pillow's antialiased bilinear filter, by a crate that computes as Pillow
-//! does.
+//! Resizes a part of an image with Pillow's antialiased bilinear filter. It uses a crate that
+//! computes exactly as Pillow does.
 
 use fast_image_resize as fast;
 
@@ -22,8 +22,8 @@ pub fn reach(span: Span, new: u32) -> f64 {
 pub struct Resizer(fast::Resizer);
 
 impl Resizer {
-    /// Resize the spans of the bounds to an image of `new` width and height. The pixels are RGB with this
-    /// shape. Nothing outside the bounds is read.
+    /// Resize the two spans, which are inside the bounds, to an image of `new` width and height.
+    /// The pixels are RGB with this shape. Nothing outside the bounds is read.
     pub fn resize(
         &mut self,
         pixels: &[u8],
@@ -33,14 +33,15 @@ impl Resizer {
         (width, height): (u32, u32),
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        // Two pixel types only: the crate's loops for all thirteen take half of the compile time.
+        // Only two pixel types are used: the crate's loops for all thirteen would take half of the
+        // compile time.
         let whole = TypedImageRef::<U8x3>::from_buffer(shape.width, shape.height, pixels);
         let target = TypedImage::<U8x3>::from_buffer(width, height, out);
         let (whole, target) = (whole.map_err(refused)?, target.map_err(refused)?);
         self.typed(whole, bounds, spans, target)
     }
 
-    /// The same of pixels of 16 bits a value.
+    /// The same for pixels of 16 bits per value.
     pub fn resize_deep(
         &mut self,
         pixels: &[U16x3],
@@ -77,8 +78,8 @@ fn refused(error: impl std::fmt::Display) -> Fault {
     damaged(format!("cannot resize: {error}"))
 }
 
-/// The span as seen from the bounds' first pixel, and no longer than they are, which rounding might
-/// make it.
+/// The span relative to the first pixel of the bounds. It is limited to the bounds, because
+/// rounding might make it longer.
 fn within(span: Span, first: u32, length: u32) -> Span {
     let length = f64::from(length);
     let start = (span.start - f64::from(first)).clamp(0.0, length);

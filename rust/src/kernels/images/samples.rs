@@ -1,6 +1,7 @@
-//! Decodes PNG as TensorFlow does: to the file's or the requested channels, of 8 or 16 bits. It works on
-//! the stored samples, because it follows libpng as TensorFlow configures it: alpha that is added to grey
-//! of fewer than 8 bits is not opaque, and grey is weighted with 15 bits and truncated.
+//! Decodes PNG as TensorFlow does: to the file's or the requested channels, of 8 or 16 bits. It
+//! works on the stored samples, because it must do what libpng does as TensorFlow configures it: if
+//! alpha is added to grey of fewer than 8 bits, it is not opaque, and grey is computed from colour
+//! with weights of 15 bits and truncated.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -13,11 +14,10 @@ use super::{damaged, zeroed};
 use crate::wire::image_head::{Codec, probe};
 use crate::wire::{Fault, FaultKind};
 
-/// The decoder's memory limit, not counting the pixels: rows, chunks.
+/// The decoder's limit for the memory of rows and chunks, which does not include the pixels.
 const BESIDE_BYTES: usize = 64 << 20;
 
-/// Weights of red, green and blue in 1/32768: .299 and .587 are truncated, as in libpng, and blue gets the
-/// rest.
+/// Weights of red and green in 1/32768: .299 and .587, truncated as in libpng. Blue gets the rest.
 const RED: u32 = 9797;
 const GREEN: u32 = 19234;
 const BLUE: u32 = 3737;
@@ -152,7 +152,7 @@ impl Stored {
             }
         };
         match self.colour {
-            // For fewer bits than a byte, the bits beyond them do not count.
+            // If samples have fewer bits than a byte, the bits beyond these are ignored.
             ColorType::Grayscale => Some([value(0)? & (u16::MAX >> (16 - self.depth)); 3]),
             ColorType::Rgb => Some([value(0)?, value(1)?, value(2)?]),
             _ => None,

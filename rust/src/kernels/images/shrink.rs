@@ -1,5 +1,6 @@
-//! Shrinks images by areas. A new pixel is the mean of the old pixels that it covers; pixels at its edges
-//! are weighted by how much of them it covers. Every old pixel contributes, so there is no aliasing.
+//! Shrinks images by averaging areas. A new pixel is the mean of the old pixels that it covers;
+//! pixels at its edges are weighted by how much of them it covers. Every old pixel contributes, so
+//! there is no aliasing.
 
 use super::{Shape, fit};
 use crate::wire::Fault;

@@ -18,7 +18,7 @@ pub struct Recipe {
     pub exact: bool,
     /// The output value of each byte.
     pub values: Values,
-    /// The same of images of 16 bits; None takes their upper 8.
+    /// The output values for images of 16 bits; None uses the upper 8 bits of their values.
     pub deep: Option<DeepValues>,
     /// Channels as planes (NCHW), not interleaved (NHWC).
     pub planes: bool,

@@ -1,5 +1,5 @@
-//! RGB pixels as the values that a model gets: looked up in tables, mirrored or not, channels
-//! interleaved or as planes.
+//! Writes RGB pixels as the values that a model gets. The values are looked up in tables, rows may
+//! be mirrored, and channels are interleaved or separate planes.
 
 use super::Shape;
 
@@ -45,7 +45,8 @@ pub enum DeepValues {
 }
 
 impl DeepValues {
-    /// By a table of the 65536 values of red, green and blue; None if it is of another length.
+    /// From a table of the 65,536 values each of red, green and blue; None if the table has a
+    /// different length.
     pub fn table(bytes: &[u8]) -> Option<Self> {
         match bytes.len() / (3 * DEEP) {
             2 => DeepTable::new(bytes).map(Self::Two),
@@ -63,10 +64,11 @@ impl DeepValues {
     }
 }
 
-/// Values of 16 bits.
+/// The number of different values of 16 bits.
 const DEEP: usize = 1 << 16;
 
-/// The value of each 16 bits of each channel. On the heap, for it is large.
+/// The output value of each 16-bit value of each channel. The table is on the heap because it is
+/// large.
 #[derive(Clone, Debug)]
 pub struct DeepTable<const N: usize>([Box<[[u8; N]]>; 3]);
 
@@ -90,8 +92,8 @@ impl<const N: usize> DeepTable<N> {
 }
 
 impl Values {
-    /// By a table of the 256 values of red, green and blue, of this width each; None if it is of
-    /// another length.
+    /// From a table of the 256 values each of red, green and blue, which have this width; None if
+    /// the table has a different length.
     pub fn table(bytes: &[u8]) -> Option<Self> {
         match bytes.len() / (3 * 256) {
             2 => Table::new(bytes).map(Self::Two),
@@ -110,8 +112,8 @@ impl Values {
     }
 }
 
-/// A row of RGB bytes from right to left. Four pixels at a time are three words, put together of
-/// three others: several times quicker than byte by byte.
+/// Copy a row of RGB bytes from right to left. Four pixels are three words, and each new word is
+/// composed of parts of three old words. This is several times as fast as byte by byte.
 pub fn mirror(row: &[u8], target: &mut [u8]) {
     let (rest, fours) = row.as_rchunks::<12>();
     let (targets, last) = target.as_chunks_mut::<12>();
@@ -135,7 +137,8 @@ pub fn mirror(row: &[u8], target: &mut [u8]) {
     }
 }
 
-/// Write rows of pixels as values, mirrored or not, channels interleaved or as planes.
+/// Write rows of pixels as values; rows may be mirrored, and channels are interleaved or separate
+/// planes.
 pub fn write<'a, P: Copy + 'a, const N: usize>(
     rows: impl Iterator<Item = &'a [P]>,
     new: Shape,

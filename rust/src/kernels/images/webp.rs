@@ -1,6 +1,6 @@
 //! Decodes and encodes WebP by libwebp. It needs `unsafe` because libwebp is a C library: its structures
-//! are made by its functions and freed here, and slices are passed with their lengths. The image of a
-//! sequence of frames is the first frame.
+//! are made by its functions and freed here, and slices are passed with their lengths. Of an
+//! animation, only the first frame is decoded.
 
 use std::ffi::c_int;
 

@@ -76,8 +76,8 @@ impl Across {
     }
 
     /// # Safety
-    /// The row has all bytes that the pairs refer to, and `out` has room for one float more than the pairs
-    /// make.
+    /// The row has all bytes that the pairs refer to, and `out` has room for one more float than
+    /// the pairs write.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     unsafe fn pairs_of_bytes(&self, row: &[u8], out: &mut [f32]) {
@@ -95,7 +95,6 @@ impl Across {
             let (low, high) = (floats(pair.low), floats(pair.high));
             // SAFETY: there is room for eight floats, and six of each pair are kept: the fourth of a pixel
             // is overwritten by the first of the next pixel.
-            // overwritten by the next one's first.
             unsafe {
                 let part = _mm256_loadu_ps(pair.parts.as_ptr());
                 let step = _mm256_mul_ps(_mm256_sub_ps(high, low), part);
@@ -108,9 +107,8 @@ impl Across {
     }
 }
 
-/// A row of the old image at the columns of the new one. The space after the last value is for an unused
-/// fourth channel.
-/// unused fourth channel.
+/// Interpolate a row of the old image at the columns of the new image. `out` needs space for one
+/// more value after the last one, for an unused fourth channel.
 #[inline(always)]
 fn row_across<T: Read>(row: &[T], channels: impl Channels, across: &Across, out: &mut [f32]) {
     let count = channels.count();

@@ -10,11 +10,12 @@ use crate::wire::{Fault, FaultKind};
 /// The action for the map entries of one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Remove them, with the index among the requested names, if it is one of them.
+    /// Remove the entries. The index is that of the key's name among the requested names, if it is
+    /// one of them.
     Cut(Option<usize>),
-    /// Give them this key, with the index as above.
+    /// Give the entries this key. The index is as above.
     Rename(usize, Box<[u8]>),
-    /// They are a fault, because the field with this name is to be added.
+    /// The entries are a fault, because the field with this name is to be added.
     Refuse(Box<str>),
 }
 

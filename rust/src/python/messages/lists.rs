@@ -34,7 +34,7 @@ pub struct RepeatedScalar(pub Node);
 
 impl RepeatedScalar {
     fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        // A copy, because making a list may run a finalizer that uses this message.
+        // Work on a copy, because making a list may run a finalizer that uses this message.
         let copy = self.0.copy();
         let copy = copy.lock();
         match &copy.body {
@@ -100,7 +100,7 @@ impl RepeatedScalar {
         if copy == Some(false) {
             return Err(PyValueError::new_err("the values of a message are always copied"));
         }
-        // The length of the copy, because the list may have grown before NumPy reads it.
+        // Use the length of the copy, because the list may grow before NumPy reads it.
         let copy = match &self.0.lock().body {
             Body::Floats(values) => Some((Store::Floats(values.clone()), values.len())),
             Body::Ints(values) => Some((Store::Int64(values.clone()), values.len())),

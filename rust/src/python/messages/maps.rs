@@ -161,7 +161,7 @@ impl MessageMap {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let text = key_of(key)?;
-        // As in protobuf, whose mapping has no missing keys either.
+        // The default is ignored, as in protobuf, where reading a missing key creates it.
         let _ = default;
         let found = self.0.get_or_create(text);
         self.0.remove(text);

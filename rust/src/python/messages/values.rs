@@ -89,8 +89,8 @@ pub fn float(value: &Bound<'_, PyAny>) -> PyResult<f32> {
     Ok(value.extract::<f64>()? as f32)
 }
 
-/// The items of any iterable. Arrays are converted to Python numbers if these mean the same, which is
-/// several times faster than one by one.
+/// The items of any iterable. An array is converted to Python numbers in one call if that does not
+/// change the values, which is several times as fast as one by one.
 fn items<'py>(values: &Bound<'py, PyAny>, kinds: &str) -> PyResult<Bound<'py, PyAny>> {
     if values.cast_exact::<PyList>().is_ok() || values.cast_exact::<PyTuple>().is_ok() {
         return Ok(values.clone());
@@ -127,8 +127,8 @@ fn collect<T>(
     iterator.map(|value| one(&value?)).collect()
 }
 
-/// The fields of a list message or of a `FeatureList`, from an iterable. All of it is read before any
-/// message is locked, because iterating may run any code.
+/// The fields of a list message or of a `FeatureList`, from an iterable. The iterable is read
+/// completely before any message is locked, because iterating may run any code.
 pub fn gathered(kind: Kind, values: &Bound<'_, PyAny>) -> PyResult<Body<PyBlob>> {
     Ok(match kind {
         Kind::BytesList => Body::Bytes(collect(values, "", blob)?),
@@ -138,8 +138,8 @@ pub fn gathered(kind: Kind, values: &Bound<'_, PyAny>) -> PyResult<Body<PyBlob>>
     })
 }
 
-/// A message of this kind, from one of these classes, one of protobuf's classes, or a dict of fields. The
-/// caller may keep it.
+/// A message of this kind, made from an object of one of these classes, of one of protobuf's
+/// classes, or from a dict of fields. The caller may keep the message.
 pub fn message_of(kind: Kind, value: &Bound<'_, PyAny>, or_dict: bool) -> PyResult<Node> {
     if let Ok(message) = value.cast::<Message>() {
         if message.get().kind() == kind {

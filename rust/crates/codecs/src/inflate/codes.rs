@@ -14,8 +14,8 @@
 /// | 16 to 30 | the literal | the smallest length or distance | 0; 1 | where it begins |
 /// | 31 | 1 | 0 | 0 | 0 |
 ///
-/// The low half of a literal is the control word of the instruction BEXTR for the next lookup: how many
-/// bits to skip, and how many to use.
+/// The low half of a literal's entry is the control word of the instruction BEXTR for the next
+/// lookup: how many bits to skip, and how many to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Entry(pub u32);
 
@@ -68,7 +68,7 @@ impl Entry {
 
 /// How to compute the index of the lookup after a literal, which is on the critical path.
 pub trait Shift: Copy {
-    /// `LITLEN_BITS` bits of them.
+    /// The next `LITLEN_BITS` bits after the literal's code.
     fn index_behind(self, bits: u64, literal: Entry) -> u64;
 }
 
@@ -113,7 +113,8 @@ pub fn low(bits: u64, num_bits: u32) -> u64 {
     bits & !(u64::MAX << (num_bits & 63))
 }
 
-/// Literals, the end, lengths. The last two have codes in fixed blocks, and mean nothing.
+/// The entries of literals, of the end, and of lengths. The last two symbols have codes in fixed
+/// blocks, but no meaning.
 #[allow(clippy::indexing_slicing)] // by the compiler, which would refuse to
 pub const LITLENS: [u32; 288] = {
     let mut table = [NOTHING; 288];
@@ -135,7 +136,7 @@ pub const LITLENS: [u32; 288] = {
     table
 };
 
-/// Distances. The last two have codes in fixed blocks, and mean nothing.
+/// The entries of distances. The last two symbols have codes in fixed blocks, but no meaning.
 #[allow(clippy::indexing_slicing)]
 pub const DISTANCES: [u32; 32] = {
     let mut table = [NOTHING; 32];
@@ -212,8 +213,9 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         }
     }
 
-    /// Set up the table for code lengths, 0 for unused symbols. False if the lengths are not a complete
-    /// prefix code; only a single code of one bit, or no code at all, may be incomplete.
+    /// Set up the table for these code lengths, which are 0 for unused symbols. False if the
+    /// lengths are not a complete prefix code. A single code of one bit, and no code at all, are
+    /// also allowed.
     pub fn fill(&mut self, lengths: &[u8], symbols: &[u32]) -> bool {
         let mut sorted = [0; LITLENS.len()];
         let Some(counts) = sort(lengths, symbols, &mut sorted) else {
@@ -230,8 +232,8 @@ impl<const BITS: u32, const SIZE: usize> Table<BITS, SIZE> {
         true
     }
 
-    /// A table for codes of one bit; repeated, it is the beginning of the table for up to two bits, and so
-    /// on.
+    /// Start with a table for codes of one bit. Two copies of it are the beginning of the table for
+    /// codes of up to two bits, and so on.
     fn fill_first(&mut self, codes: &mut Codes<'_>) {
         for length in 1..=BITS {
             let half = 1 << length.wrapping_sub(1);
@@ -312,7 +314,8 @@ impl Codes<'_> {
     #[inline(always)]
     fn next(&mut self, length: u32) -> (usize, u32) {
         let code = self.code;
-        // Add one, counted from the highest bit: the highest 0 becomes 1, and the bits above it become 0.
+        // Add one, where the highest bit counts least: the highest 0 becomes 1, and the bits above
+        // it become 0.
         let zeros = low(!code as u64, length);
         let bit = zeros.checked_ilog2().map_or(0, |bit| 1usize << bit);
         self.code = code & bit.saturating_sub(1) | bit;

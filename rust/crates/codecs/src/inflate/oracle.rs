@@ -49,7 +49,7 @@ fn by_us(data: &[u8], most: usize, in_bytes: usize, out_bytes: usize) -> (Vec<u8
     }
 }
 
-/// The same bytes and the same verdict, however the data is divided.
+/// Check that both inflaters give the same bytes and the same verdict, however the data is divided.
 pub fn agree(data: &[u8], most: usize, in_bytes: usize, out_bytes: usize) -> Verdict {
     let (want, verdict) = by_zlib(data, most);
     for (in_bytes, out_bytes) in [(usize::MAX, usize::MAX), (in_bytes.max(1), out_bytes.max(1))] {

@@ -210,7 +210,7 @@ fn fixed_codes_without_a_symbol() {
 #[cfg(target_arch = "x86_64")]
 fn both_shifts_look_at_the_same_bits() {
     let Some(bmi) = Bmi::here() else {
-        return; // then no inflater asks for it
+        return; // then no inflater uses this instruction
     };
     let (mut dice, mut litlens) = (Dice(1), LitlenTable::new());
     assert!(litlens.fill(&[8; 256], &LITLENS));

@@ -122,7 +122,8 @@ impl<'a> Bits<'a> {
                     last = place;
                     break;
                 }
-                // In this order: without a second value, both have the same place.
+                // The first value is added before the second is stored: without a second value,
+                // both have the same place.
                 put(block, second, |there| *there = entry.value());
                 put(block, first, |there| *there = value);
                 self.take(entry.total());

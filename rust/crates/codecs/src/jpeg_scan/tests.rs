@@ -4,7 +4,7 @@ use super::bits::{Bits, Block, State};
 use super::codes::{Firsts, Others, Spec};
 use super::{Ready, Tables};
 
-/// Codes as long as they come: of one bit, of two, and so on up to sixteen, for these symbols.
+/// Codes of every length for these symbols: one bit, two bits, and so on up to sixteen.
 fn stairs(symbols: &[u8]) -> Spec {
     let (mut counts, mut all) = ([0; 16], [0; 256]);
     for (place, symbol) in symbols.iter().enumerate() {
@@ -14,7 +14,8 @@ fn stairs(symbols: &[u8]) -> Spec {
     (counts, all)
 }
 
-/// The table of annex K for luminance is of such counts; its symbols in another order do as well.
+/// The luminance table of annex K has these counts of code lengths. The order of its symbols does
+/// not matter here.
 fn usual() -> Spec {
     let counts = [0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125];
     let mut symbols = [0; 256];
@@ -37,7 +38,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// Annex F.2.2.2, in the words of the standard.
+/// Annex F.2.2.2, as the standard words it.
 fn plainly(bits: &mut impl Iterator<Item = u32>, spec: &Spec) -> Option<[i16; 64]> {
     let mut values = [0; 64];
     let mut place = 0;
@@ -97,7 +98,7 @@ fn looks_see_what_one_symbol_after_another_is() {
                 assert!(found.is_ok() && skipped.is_ok(), "seed {seed}");
                 assert_eq!(bits.state().taken(), skipping.state().taken(), "seed {seed}");
                 assert_eq!(bits.state().taken(), bytes.len() * 8 - plain.clone().count());
-                // Tests with files check the places.
+                // Only values are compared here: tests with files check the places.
                 block.sort_unstable();
                 expected.sort_unstable();
                 assert_eq!(block, expected, "seed {seed}");

@@ -1,0 +1,146 @@
+"""Columns whose values are in the names of folders, as Hive and Spark write them: `year=2024/month=01/part-0.parquet`.
+
+The keys of a file are those of all folders in its path. Names and values are decoded as in a URL, and
+`__HIVE_DEFAULT_PARTITION__` is null. A column has int64 if all its values are integers, else string; `schema=` may give
+it another type. It replaces a column of that name in the file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.conditions import Filter
+from penstock.contract.added import AddedReader
+from penstock.contract.format import Reader
+from penstock.errors import SchemaError
+from penstock.storage.base import Storage
+from penstock.storage.local import LocalStorage
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER = re.compile(r"-?[0-9]+")
+_INT64 = np.iinfo(np.int64)
+_HINT = "open(..., hive=False), which leaves the names of folders alone"
+
+
+class HiveColumns:
+    """The columns that the paths of a dataset's files give.
+
+    Args:
+        paths: the files.
+        storage: where they are.
+        schema: `schema=` of open. A pyarrow schema says which of the columns there are, and their types.
+
+    Raises:
+        SchemaError: the files have no keys, or not the same; or a value does not fit its type in the schema.
+    """
+
+    def __init__(self, paths: Sequence[str], storage: Storage, schema: Any) -> None:
+        found = _keys_of(paths, storage)
+        self._is_given = isinstance(schema, pa.Schema)
+        self.fields = {
+            key: schema.field(key)
+            if self._is_given
+            else pa.field(key, _type_of([own[key] for own in found]))
+            for key in found[0]
+            if not self._is_given or key in schema.names
+        }
+        """The columns, by name."""
+        self._names = schema.names if self._is_given else None
+        self._values = [
+            {key: _value(own[key], field, path) for key, field in self.fields.items()}
+            for path, own in zip(paths, found, strict=True)
+        ]
+
+    def without(self, schema: Any) -> Any:
+        """The part of `schema=` that is for the files themselves."""
+        if not self._is_given:
+            return schema
+        fields = [field for field in schema if field.name not in self.fields]
+        return pa.schema(fields, schema.metadata)
+
+    def reader(self, shard: int, base: Reader) -> Reader:
+        """The reader of a file with these columns."""
+        stored = [field for field in base.schema if field.name not in self.fields]
+        fields = [*stored, *self.fields.values()]
+        if self._names is not None:
+            places = {field.name: field for field in fields}
+            fields = [places[name] for name in self._names if name in places]
+        schema = pa.schema(fields, base.schema.metadata)
+        return AddedReader(base, schema, self._values[shard])
+
+    def answer(self, shard: int, condition: Filter) -> bool | None:
+        """Whether a condition is true for all records of a file, or for none. None if the file must be read."""
+        values = self._values[shard]
+        read = condition.columns
+        if read and all(name in values for name in read):
+            batch = pa.record_batch([values[name] for name in read], names=read)
+            return bool(condition.holds(batch)[0])
+        for bound in condition.bounds:
+            if bound.field in values:
+                value = values[bound.field][0].as_py()
+                if not bound.may_hold(value, value):
+                    return False
+        return None
+
+    def digest(self, shard: int) -> str:
+        """A text that identifies the values of a file."""
+        pairs = self._values[shard].items()
+        return "hive\0" + "\0".join(f"{name}={array[0].as_py()!r}" for name, array in pairs)
+
+
+def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | None]]:
+    """The keys and values of each file, the outermost first. Raises SchemaError unless all files have the same keys."""
+    is_local = isinstance(storage, LocalStorage)
+    found = [dict(_pairs(os.path.abspath(path) if is_local else path)) for path in paths]
+    keys = dict.fromkeys(key for own in found for key in own)
+    if not keys:
+        message = "hive=True needs folders such as year=2024, and the path has none"
+        raise SchemaError(message, file=paths[0], hint=_HINT)
+    for path, own in zip(paths, found, strict=True):
+        missing = next((key for key in keys if key not in own), None)
+        if missing is not None:
+            message = "the file is not in a folder for this key, as others are"
+            raise SchemaError(message, file=path, field=missing, hint=_HINT)
+    return found
+
+
+def _pairs(path: str) -> Iterator[tuple[str, str | None]]:
+    """The keys and values of the folders of a path, the outermost first."""
+    for folder in path.replace(os.sep, "/").split("/")[:-1]:
+        key, sign, value = folder.partition("=")
+        if key and sign:
+            yield unquote(key), None if value == _NULL else unquote(value)
+
+
+def _type_of(texts: Sequence[str | None]) -> pa.DataType:
+    known = [text for text in texts if text is not None]
+    return pa.int64() if known and all(map(_is_integer, known)) else pa.string()
+
+
+def _is_integer(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and _INT64.min <= int(text) <= _INT64.max
+
+
+def _value(text: str | None, field: pa.Field, path: str) -> pa.Array:
+    """The value as an array of length 1."""
+    try:
+        found = pa.array([text], pa.string()).cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"the name of a folder does not fit the schema: {error}",
+            file=path,
+            field=field.name,
+            expected=field.type,
+            found=text,
+        ) from None
+    if text is None and not field.nullable:
+        message = "the folder stands for null, and the schema does not let this column be null"
+        raise SchemaError(message, file=path, field=field.name)
+    return found

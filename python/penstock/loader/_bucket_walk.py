@@ -1,0 +1,128 @@
+"""Goes through the steps of an epoch with `buckets=`, on all ranks, for `plan` and `audit`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from penstock.loader._buckets import BucketSequence
+from penstock.loader.reports import BucketPlan, RankPlan
+
+if TYPE_CHECKING:
+    from penstock.loader.loader import Loader
+
+
+class _Batch(NamedTuple):
+    step: int
+    rank: int
+    bucket: int
+    numbers: np.ndarray
+    num_real: int
+    """The first `num_real` records are not masked."""
+    num_new: int
+    """The first `num_new` records only come here."""
+
+
+class BucketWalk:
+    """The batches of all ranks from the loader's position on, and what they add up to."""
+
+    def __init__(self, loader: Loader, sequence: BucketSequence) -> None:
+        self._loader = loader
+        self._sequence = sequence
+        self._epoch, position = loader.epoch, loader.position
+        self._done = np.array(sequence.counts(self._epoch, position))
+        self.steps = loader.plan.num_steps(position)
+        self.position = int(self._done.sum())
+        """The records of all buckets before the loader's position, as in its state."""
+        self.num_mixed_steps = 0
+        self.counts = np.zeros(len(loader.source), np.uint32)
+        """How often each record occurs, from the beginning of the epoch."""
+        self.ranks: list[RankPlan] = []
+        self.from_file: list[np.ndarray] = []
+        """The records that each rank takes from each file."""
+        self._steps_of = np.zeros(sequence.buckets.count, np.int64)
+        self._padding_of = np.zeros(sequence.buckets.count, np.int64)
+
+    def _batches(self) -> Iterator[_Batch]:
+        plan, sequence = self._loader.plan, self._sequence
+        for step in range(self.steps):
+            for rank in range(plan.world_size):
+                part = plan.part(self._loader.position, step, rank)
+                numbers = sequence.numbers(plan, part, self._epoch)
+                mask = sequence.mask(plan, part, self._epoch)
+                num_real = len(numbers) if mask is None else int(mask.sum())
+                bucket, num_new = sequence.bucket_and_new(part, self._epoch)
+                yield _Batch(step, rank, bucket, numbers, num_real, num_new)
+
+    def walk(self, firsts: np.ndarray) -> None:
+        """Count the batches. `firsts` has the first record of each file, and the number of all records."""
+        ranks = range(self._loader.plan.world_size)
+        records, padding = [0 for _ in ranks], [0 for _ in ranks]
+        begins: list[list[int]] = [[] for _ in ranks]
+        ends: list[list[int]] = [[] for _ in ranks]
+        self.from_file = [np.zeros(len(firsts) - 1, np.int64) for _ in ranks]
+        in_step: set[int] = set()
+        for batch in self._batches():
+            rank, num = batch.rank, len(batch.numbers)
+            if not rank:
+                in_step = set()
+                self._steps_of[batch.bucket] += 1
+            # The bucket of each record, not the one of which the order of steps says that it comes.
+            in_step |= set(self._sequence.buckets.of_record[batch.numbers].tolist())
+            if rank == ranks[-1]:
+                self.num_mixed_steps += in_step != {batch.bucket}
+            np.add.at(self.counts, batch.numbers[: batch.num_real], np.uint32(1))
+            records[rank] += num
+            padding[rank] += num - batch.num_new
+            self._padding_of[batch.bucket] += num - batch.num_new
+            ends[rank] = batch.numbers[:3].tolist()
+            if not batch.step:
+                begins[rank] = ends[rank]
+            places = np.searchsorted(firsts, batch.numbers, "right") - 1
+            self.from_file[rank] += np.bincount(places, minlength=len(firsts) - 1)
+        self.ranks = [
+            RankPlan(r, self.steps, records[r], padding[r], begins[r], ends[r]) for r in ranks
+        ]
+        np.add.at(self.counts, self._sequence.before(self._epoch, self._done), np.uint32(1))
+
+    def buckets(self) -> list[BucketPlan]:
+        found = self._sequence.buckets
+        left = found.num_records - self._done
+        return [
+            BucketPlan(
+                {name: lengths[0] for name, lengths in found.pad_to(bucket).items()},
+                int(left[bucket]),
+                int(self._steps_of[bucket]),
+                int(self._padding_of[bucket]),
+                self._num_dropped(int(left[bucket])),
+            )
+            for bucket in range(found.count)
+        ]
+
+    def _num_dropped(self, num_records: int) -> int:
+        """The records of a bucket that `drop_last` and `uneven` leave out, from the rule in words."""
+        plan = self._loader.plan
+        rest = num_records % plan.step_records
+        return rest if plan.drop_last else rest % plan.world_size if plan.uneven == "drop" else 0
+
+    def is_explained(self) -> bool:
+        """Whether the arguments explain how many records are missing, and how many come again."""
+        dropped = sum(bucket.num_dropped for bucket in self.buckets())
+        again = 0 if self._loader.plan.uneven == "pad" else int(self._padding_of.sum())
+        wanted = len(self.counts) - dropped
+        return (int(np.count_nonzero(self.counts)), int(self.counts.sum())) == (
+            wanted,
+            wanted + again,
+        )
+
+    def steps_of(self, records: np.ndarray) -> dict[int, list[tuple[int, int]]]:
+        """The steps and ranks of some records."""
+        found: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for batch in self._batches() if len(records) else ():
+            for number in batch.numbers[: batch.num_real].tolist():
+                if number in records:
+                    found[number].append((batch.step, batch.rank))
+        return found

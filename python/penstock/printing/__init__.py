@@ -1,0 +1,1 @@
+"""Results as tables: `tables` makes them, and `Printed` is what a result inherits."""

@@ -1,0 +1,42 @@
+"""The base class of results that print as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_MOST_SUMMARY = 100
+
+
+class Printed:
+    """A result whose `print` is a readable table, the one that the command line shows. Its `repr` is one line.
+
+    A subclass defines `_page` and `_summary`. The page may need rich, which is imported only then.
+    """
+
+    __slots__ = ()
+
+    def _page(self) -> list[RenderableType]:
+        """The texts and tables, one below the other."""
+        raise NotImplementedError
+
+    def _summary(self) -> str:
+        """A few words about the result, for `repr`."""
+        raise NotImplementedError
+
+    def __rich__(self) -> RenderableType:
+        from rich.console import Group
+
+        return Group(*self._page())
+
+    def __str__(self) -> str:
+        from penstock.printing import tables
+
+        return tables.plain(self)
+
+    def __repr__(self) -> str:
+        from penstock import describe
+
+        return f"<penstock.{type(self).__name__}: {describe.cut(self._summary(), _MOST_SUMMARY)}>"
