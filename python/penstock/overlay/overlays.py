@@ -157,13 +157,18 @@ class Overlays:
             return self._without_missing(fmt, source, options, pa.schema(fields, given.metadata))
         if not isinstance(settled, pa.Schema):
             return open_shard(fmt, source, options)
+        fields = self._settled_fields(shard, settled)
+        return self._without_missing(fmt, source, options, pa.schema(fields, settled.metadata))
+
+    def _settled_fields(self, shard: int, settled: pa.Schema) -> list[pa.Field]:
+        """The fields to read from a shard, by its own names, for the schema of the files. All are read, also those that
+        are not visible, because `complete` must know them."""
         view = self._views[shard]
-        fields = list(settled)  # also those that are not visible, which `complete` must know
         # A field of another shard's overlay may be in the records of this shard.
         others = {name: field for name, field in self.fields.items() if name not in view.owners}
         own_names = ((view.before(name), field) for name, field in others.items())
-        fields += [field.with_name(n) for n, field in own_names if n and n not in settled.names]
-        return self._without_missing(fmt, source, options, pa.schema(fields, settled.metadata))
+        more = [field.with_name(n) for n, field in own_names if n and n not in settled.names]
+        return [*settled, *more]
 
     def _own_fields(self, shard: int, given: pa.Schema, path: str) -> list[pa.Field]:
         """The fields to read from a shard, by its own names, for a schema of visible fields."""

@@ -205,12 +205,7 @@ class OverlaidReader(Reader):
         self, base: pa.RecordBatch | None, numbers: np.ndarray | range, names: Sequence[str]
     ) -> pa.RecordBatch:
         """The columns of the shard and of the overlays, in the order of `names`."""
-        stored: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
-        if base is not None:
-            for field, array in zip(base.schema, base.columns, strict=True):
-                name = self._shown[field.name]
-                if name is not None:
-                    stored.setdefault(name, []).append((field.with_name(name), array))
+        stored = self._visible(base)
         added = {name: self._added[name] for name in names if name in self._added}
         values = _values(added, numbers)
         columns = [
@@ -222,6 +217,16 @@ class OverlaidReader(Reader):
         metadata = self.schema.metadata if base is None else base.schema.metadata
         schema = pa.schema([field for field, _ in columns], metadata)
         return pa.RecordBatch.from_arrays([array for _, array in columns], schema=schema)
+
+    def _visible(self, base: pa.RecordBatch | None) -> dict[str, list[tuple[pa.Field, pa.Array]]]:
+        """The columns of the shard, by their visible names. A shard may have several columns of one name."""
+        found: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
+        if base is not None:
+            for field, array in zip(base.schema, base.columns, strict=True):
+                name = self._shown[field.name]
+                if name is not None:
+                    found.setdefault(name, []).append((field.with_name(name), array))
+        return found
 
     def close(self) -> None:
         for added in self._added.values():

@@ -234,16 +234,11 @@ class Folder(Source):
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if not is_own(entry.name)]
         for entry in found:
-            reason = why_not_there(entry)
-            name = prefix + entry.name
             real = os.path.realpath(entry.path) if entry.is_symlink() else ""
-            if self._follows and real in within:
-                reason = reason or CYCLE
-            if reason is not None:
-                self.skipped.append(SkippedFile(entry.path, reason))
-            elif real and not self._may_follow(entry, real):
+            if not self._is_read(entry, real, within):
                 continue
-            elif entry.is_dir():
+            name = prefix + entry.name
+            if entry.is_dir():
                 if not depth:
                     self.folders.append(entry.name)
                 inside = real or f"{within[-1]}/{entry.name}"
@@ -253,6 +248,16 @@ class Folder(Source):
                 yield Entry(name, stat.st_size, stat.st_mtime_ns)
             else:
                 raise FormatError("is neither a file nor a folder", file=entry.path)
+
+    def _is_read(self, entry: os.DirEntry[str], real: str, within: tuple[str, ...]) -> bool:
+        """Whether a file or folder is read. `real` is the real path of a link, and empty for anything else."""
+        reason = why_not_there(entry)
+        if self._follows and real in within:
+            reason = reason or CYCLE
+        if reason is not None:
+            self.skipped.append(SkippedFile(entry.path, reason))
+            return False
+        return not real or self._may_follow(entry, real)
 
     def _may_follow(self, entry: os.DirEntry[str], real: str) -> bool:
         """Whether a link counts as the file or folder to which it leads. If not, `refused` has the error."""

@@ -120,6 +120,10 @@ class Reading:
         damage = repr(self.dataset.options.damage)
         return [str(self.schema), digest, damage, repr(self._pictures)]
 
+    def _look_for_text(self, batch: pa.RecordBatch) -> None:
+        if self._text is not None:
+            self._text.add(batch)
+
     @property
     def text_columns(self) -> tuple[str, ...]:
         """The columns of bytes whose values, as far as they were read, are all text."""
@@ -137,8 +141,7 @@ class Reading:
             if self._pictures is not None and self._pictures.is_rewritten:
                 batch = self._pictures.batch(batch, done, self._threads)
             done += batch.num_rows
-            if self._text is not None:
-                self._text.add(batch)
+            self._look_for_text(batch)
             if seen is None or (lend and batch.schema != seen):
                 # The view types depend on the format of the shard. Without views, the schema is
                 # compared only once, because the comparison costs more than many batches.

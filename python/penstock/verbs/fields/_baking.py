@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.datasets.dataset import Dataset
@@ -45,18 +45,19 @@ def baking(shown: Dataset, shards: Sequence[int]) -> Edit:
     overlays = shown.files.overlays
     assert overlays is not None, "there are overlays to bake"
     own = shown.reopened(columns=None, overlays=False).schema.names
-    new = list(overlays.fields)
     changed = overlays.changed(own)
-    while True:
-        # The values of a field are baked like new ones if another field takes its old name.
-        taken = [now for old, now in changed.items() if old in new and now and now not in new]
-        if not taken:
-            break
-        new += taken
+    new = _to_bake(list(overlays.fields), changed)
     drop = tuple(old for old, now in changed.items() if now is None or now in new)
     rename = tuple((old, now) for old, now in changed.items() if now and now not in new)
     added = Baked(shown, new, shards) if new else None
     return Edit(new=added, drop=drop, rename=rename, replace=True, is_baking=True)
+
+
+def _to_bake(new: list[str], changed: Mapping[str, str | None]) -> list[str]:
+    """Return the fields whose values are written: the fields of overlays, and each field whose old name another field
+    has now."""
+    taken = [now for old, now in changed.items() if old in new and now and now not in new]
+    return _to_bake([*new, *taken], changed) if taken else new
 
 
 def remove_overlays(path: str) -> None:

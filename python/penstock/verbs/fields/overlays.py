@@ -158,6 +158,9 @@ def _local(storage: Any) -> LocalStorage:
 # -- writing --------------------------------------------------------------------------------------
 
 
+_NOTHING = Changes()
+
+
 def write_overlay(
     dataset: Dataset,
     name: str,
@@ -165,7 +168,7 @@ def write_overlay(
     columns_of_shard: Callable[[int], Iterable[pa.RecordBatch]],
     *,
     overwrite: bool = False,
-    changes: Changes | None = None,
+    changes: Changes = _NOTHING,
 ) -> Summary:
     """Write an overlay for every shard of a dataset.
 
@@ -187,7 +190,6 @@ def write_overlay(
         SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
     storage = _local(dataset.files.storage)
-    changes = changes or Changes()
     _refuse_repeated(schema.names, changes, dataset.paths)
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
