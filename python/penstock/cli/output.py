@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock import describe, tables
+from penstock.errors import command
 
 if TYPE_CHECKING:
     import rich.progress
@@ -90,6 +91,7 @@ def show_summary(
         }
         if sources is not None:
             facts["damage"] = [region for ds in sources for region in damage_of(ds)]
+            facts["text_columns"] = made.text_columns
         emit({"paths": made.paths, **facts})
         return
     click.echo(made.line())
@@ -102,6 +104,11 @@ def print_notes(made: ps.Summary) -> None:
     """Print notes on changed values to stderr."""
     for note in made.notes:
         click.echo(describe.escape(f"note: {note}"), err=True)
+    if made.text_columns:
+        names = ",".join(made.text_columns)
+        advice = f"{command('--text', names)} writes strings"
+        note = f"note: all values of {names.replace(',', ', ')} are text, but stay bytes; {advice}"
+        click.echo(describe.escape(note), err=True)
 
 
 def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:
