@@ -114,6 +114,9 @@ def test_groups_that_differ_are_errors_that_say_where(path: Path) -> None:
         ps.open(path, group="data/*")
     assert caught.value.file == str(path)
     assert "data/demo_11" in str(caught.value)
+    asked = pa.schema([("actions", pa.list_(pa.float32(), 7)), ("dones", pa.bool_())])
+    dones = ps.open(path, group="data/*", schema=asked).to_table().column("dones").to_pylist()
+    assert dones == [step["dones"] for step in expected()] + [None, None]
     with pytest.raises(ps.SchemaError, match=r"no group matches 'nothing/\*'.*data, mask"):
         ps.open(path, group="nothing/*")
     with h5py.File(path, "a") as file:

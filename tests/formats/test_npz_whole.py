@@ -28,7 +28,8 @@ def case(number: int) -> dict[str, np.ndarray]:
 def source(tmp_path: Path) -> str:
     for number in range(4):
         save = np.savez if number % 2 else np.savez_compressed
-        save(tmp_path / f"case_{number:03}.npz", **case(number))
+        arrays: dict[str, Any] = case(number)
+        save(tmp_path / f"case_{number:03}.npz", **arrays)
     return str(tmp_path / "*.npz")
 
 
@@ -101,7 +102,7 @@ def test_another_number_of_axes_is_an_error_that_names_the_file(
 
 def test_wrong_words_and_sizes_are_refused(source: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'row' or 'file'"):
-        ps.open(source, record="files")
+        ps.open(source, record="files")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ps.LimitError):
         ps.open(source, record="file", limits=ps.Limits(record_bytes=8))
     np.savez(tmp_path / "texts.npz", x=np.array([["a", "b"]]))

@@ -254,6 +254,14 @@ def test_a_file_without_an_added_field_keeps_its_own_under_the_new_name(tmp_path
     assert ps.open(tmp_path).to_table().column("key").to_pylist() == [*range(10), *[7] * 10]
 
 
+def test_a_file_that_lacks_a_field_has_nulls_also_if_its_others_are_renamed(tmp_path: Path) -> None:
+    ps.write({"a": range(2000), "c": range(2000)}, tmp_path / "x-0.tfrecord")
+    ps.write({"a": range(5)}, tmp_path / "x-1.tfrecord")
+    ps.rename_fields(tmp_path, {"a": "b"})
+    table = ps.open(tmp_path).to_table().slice(1999)
+    assert table.to_pydict() == {"b": [1999, 0, 1, 2, 3, 4], "c": [1999, *[None] * 5]}
+
+
 def test_a_change_without_values_takes_a_few_hundred_bytes(path: str) -> None:
     ps.drop_fields(path, "label")
     (kept,) = Path(folder_of(path)).iterdir()

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock import describe, tables
-from penstock.errors import command
 
 if TYPE_CHECKING:
     import rich.progress
@@ -106,7 +106,7 @@ def print_notes(made: ps.Summary) -> None:
         click.echo(describe.escape(f"note: {note}"), err=True)
     if made.text_columns:
         names = ",".join(made.text_columns)
-        advice = f"{command('--text', names)} writes strings"
+        advice = f"--text {shlex.quote(names)} writes strings"
         note = f"note: all values of {names.replace(',', ', ')} are text, but stay bytes; {advice}"
         click.echo(describe.escape(note), err=True)
 

@@ -322,7 +322,9 @@ class Files:
                 if column.null_count < batch.num_rows:
                     return
         if has_own:
-            self._refuse_disjoint(shard, self.schema)
+            # The names in the files, which overlays may rename.
+            own = self.schema if self._settled is None else self._settled
+            self._refuse_disjoint(shard, own)
 
     def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
         names = self._names_alone(shard)

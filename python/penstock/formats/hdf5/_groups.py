@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import check_records, conform, empty_columns, projected
 from penstock.columns.selection import Projection, Selection
+from penstock.contract.added import AddedReader
 from penstock.contract.format import Chunk, Options, Reader
 from penstock.engine.locks import Lock
 from penstock.errors import SchemaError
@@ -105,11 +106,7 @@ def open_groups(
                     if not len(first.schema):
                         continue
                     inside = _inside_options(options, first.schema)
-                try:
-                    tables.append(open_table(source, inside, within=within))
-                except SchemaError as error:
-                    error.message = f"the group {group.path}: {error.message}"
-                    raise
+                tables.append(_opened(source, options, inside, within, open_table))
                 used.append(group)
             if not tables:
                 raise SchemaError(f"the groups {pattern!r} have no datasets with a first axis")
@@ -120,6 +117,29 @@ def open_groups(
         raise
     weakref.finalize(reader, file.close)  # also when Python exits
     return reader
+
+
+def _opened(
+    source: Source,
+    options: Options,
+    inside: Options,
+    within: Within,
+    open_table: Callable[..., Reader],
+) -> Reader:
+    """Open one group. With the caller's schema, fields that the group lacks are null."""
+    try:
+        return open_table(source, inside, within=within)
+    except SchemaError as error:
+        lacks = set(error.lacks)
+        asked = inside.schema
+        is_nullable = all(asked.field(name).nullable for name in lacks)
+        if options.schema is None or not (lacks and is_nullable) or lacks.issuperset(asked.names):
+            # Not `error` itself: it would be read as fields that the whole file lacks.
+            message = f"the group {within.group.path}: {error.message}"
+            raise SchemaError(message, field=error.field, hint=error.hint) from None
+    stored = pa.schema([field for field in asked if field.name not in lacks], asked.metadata)
+    table = open_table(source, replace(inside, schema=stored), within=within)
+    return AddedReader(table, asked, {name: pa.nulls(1, asked.field(name).type) for name in lacks})
 
 
 def _inside_options(options: Options, first: pa.Schema) -> Options:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.columns.types import innermost, is_bytes, is_list
-from penstock.verbs.inspect.observe import all_text
+from penstock.columns.types import innermost, is_bytes, is_bytes_view, is_list
+from penstock.verbs.inspect.observe import first_are_text, is_utf_8
 
 
 class TextColumns:
@@ -27,13 +27,20 @@ class TextColumns:
             while is_list(values.type) or pa.types.is_dictionary(values.type):
                 is_coded = pa.types.is_dictionary(values.type)
                 values = values.dictionary if is_coded else values.flatten()
-            if not all_text(values):
+            # The look of the first values is a check in Python, so it is done once.
+            is_known = number in self._has_values
+            if not ((is_known or first_are_text(values)) and is_utf_8(values)):
                 del self._columns[number]
-            elif any(value.is_valid and len(value.as_py()) for value in values[:_SAMPLE]):
+            elif not is_known and _has_bytes(values):
                 self._has_values.add(number)
 
     def names(self) -> tuple[str, ...]:
         return tuple(name for number, name in self._columns.items() if number in self._has_values)
 
 
-_SAMPLE = 100
+def _has_bytes(values: Any) -> bool:
+    """Whether a value is not empty."""
+    import pyarrow.compute as pc  # slow to import
+
+    plain = values.cast(pa.binary()) if is_bytes_view(values.type) else values
+    return bool(pc.max(pc.binary_length(plain)).as_py())
