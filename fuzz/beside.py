@@ -20,6 +20,7 @@ from fuzz.lies import json_text, words
 from fuzz.tfrecords import framed
 from penstock.limits import Limits
 from penstock.overlay import file as overlay_file
+from penstock.overlay.view import Changes
 from penstock.storage import MemoryStorage
 from penstock.storage import append_journal as journal
 from penstock.storage.local import LocalStorage
@@ -66,8 +67,16 @@ def _overlaid() -> tuple[str, str]:
 
 @functools.cache
 def overlays() -> list[bytes]:
-    """The overlay of a small file."""
-    return [Path(_overlaid()[0]).read_bytes()]
+    """The overlay of a small file, and one that also drops and renames fields."""
+    changing = os.path.join(seeds.folder(), "changed.tfrecord")
+    ps.write({"n": range(30), "m": range(30)}, changing, index=False, overwrite=True)
+    batch = pa.record_batch({"x": range(30)})
+    changes = Changes(("n",), {"m": "k"})
+    write_overlay(
+        ps.open(changing), "more", batch.schema, lambda _: [batch], overwrite=True, changes=changes
+    )
+    kept_at = (_overlaid()[0], overlay_file.path_of(changing, "more"))
+    return [Path(path).read_bytes() for path in kept_at]
 
 
 # -- notes and journals ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,11 +223,9 @@ MISUSE = {
     "another word for missing": ("add", "--set", "a=1", "--missing", "zero"),
     "two places": ("add", "--set", "a=1", "--in-place", "--into", "x.tfrecord"),
     "a table that is not there": ("add", "--from", "nothing.parquet", "--in-place"),
-    "drop without a place": ("drop", "id"),
     "drop without a name": ("drop", "--in-place"),
-    "rename without a place": ("rename", "id=number"),
     "rename without a new name": ("rename", "id", "--in-place"),
-    "replace without a place": ("replace", "--set", "id=1"),
+    "replace next to the file of a field that is not there": ("replace", "--set", "nope=1"),
     "bake without a place": ("bake",),
     "bake without anything beside": ("bake", "--in-place"),
     "drop of a field that is not there": ("drop", "nope", "--in-place"),
@@ -281,3 +280,28 @@ def test_help_has_the_places_and_examples(name: str) -> None:
         assert word in shown.out
     assert shown.out.count(f"penstock fields {name} ") >= 2
     assert f"\n  {name} " in run("fields", "--help").out
+
+
+def test_changes_without_a_place_are_stored_next_to_the_file(single: Path) -> None:
+    before = single.read_bytes()
+    for words in (
+        ("add", single, "--set", "points=1"),
+        ("replace", single, "--set", "points=2", "--where", "id >= 2"),
+        ("rename", single, "points=rank", "id=number"),
+        ("add", single, "--set", "other=x"),
+        ("drop", single, "other"),
+    ):
+        ran = run("fields", *words)
+        assert ran.status == 0, ran.err
+    assert ps.open(single).select(["number", "rank"]).head(3).to_pylist() == [
+        {"number": 0, "rank": 1},
+        {"number": 1, "rank": 1},
+        {"number": 2, "rank": 2},
+    ]
+    assert single.read_bytes() == before
+    shown = run("fields", "list", single).out
+    for line in ("points → rank", "id → number", "other", "dropped", "renamed"):
+        assert line in shown
+    found = json.loads(run("fields", "list", single, "--json").out)["overlays"]
+    assert [one["dropped"] for one in found] == [[], [], [], [], ["other"]]
+    assert found[2]["renamed"] == {"points": "rank", "id": "number"}

@@ -387,3 +387,44 @@ def test_a_string_in_a_list_that_is_not_text_names_its_record(tmp_path: Path) ->
         assert error.record == 2
     else:
         assert ps.open(path).schema.field("t").type == pa.list_(pa.binary())
+
+
+# -- strings of fixed length, and images in rows --------------------------------------------------
+
+
+def test_strings_of_fixed_length_are_text_or_on_request_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    many = np.array([[b"a", b"\xfe"], [b"", b"c"], [b"d", b"e"]], "S3")
+    with h5py.File(path, "w") as file:
+        file["fixed"] = np.array([b"ab", b"\xff\xfe", b"c\0d"], "S10")
+        file["free"] = np.array([b"x", b"\xff", b""], h5py.string_dtype())
+        file["many"] = many
+        file["text"] = np.array([b"q", b"r", b"s"], "S1")
+    with pytest.raises(ps.FormatError, match="not UTF-8"):
+        list(ps.open(path))
+    types = dict.fromkeys(("fixed", "free", "many"), "binary")
+    ds = ps.open(path, types=types)
+    assert ds.to_table().to_pydict() == {
+        "fixed": [b"ab", b"\xff\xfe", b"c\0d"],
+        "free": [b"x", b"\xff", b""],
+        "many": many.tolist(),
+        "text": ["q", "r", "s"],
+    }
+    assert ds.take([2, 0]).column("fixed").to_pylist() == [b"c\0d", b"ab"]
+
+
+@pytest.mark.parametrize("ending", ["h5", "npz"])
+def test_images_in_rows_filled_up_with_zeros_are_decoded(tmp_path: Path, ending: str) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 20, 30, 3), np.uint8)
+    files = ps.encode_images(pixels, "jpeg").to_pylist()
+    rows = np.zeros((4, max(map(len, files)) + 9), np.uint8)
+    for row, data in zip(rows, files, strict=True):
+        row[: len(data)] = np.frombuffer(data, np.uint8)
+    path = tmp_path / f"a.{ending}"
+    if ending == "npz":
+        np.savez(path, image=rows)
+    else:
+        with h5py.File(path, "w") as file:
+            file["image"] = rows
+    (batch,) = ps.Loader(ps.open(path), 4, decode={"image": ps.Image()})
+    np.testing.assert_array_equal(batch["image"], ps.decode_images(pa.array(files)))

@@ -195,6 +195,67 @@ def test_a_class_that_is_a_link_is_reported_as_such(tmp_path: Path) -> None:
     assert caught.value.file == str(folder / "linked")
 
 
+def test_links_are_followed_on_request(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", CLASSES)
+    laid(tmp_path / "b", FLAT)
+    (folder / "linked").symlink_to(tmp_path / "b")
+    (folder / "cat" / "far.jpg").symlink_to(tmp_path / "b" / "0.jpg")
+    ds = ps.open(folder, follow_links=True)
+    assert len(ds) == 6 + 1 + 3
+    labels = ds.to_table(["label"]).column("label").to_pylist()
+    assert labels.count("linked") == 3
+    assert images_of(ds)[labels.index("linked")] == jpeg(0)
+    assert ds.take([9]).num_rows == 1
+    assert ps.verify(folder, follow_links=True).num_records == 10
+    made = ps.convert(ds, tmp_path / "c.tar")
+    assert made.num_records == 10
+
+
+def test_links_that_lead_in_a_circle_are_skipped_and_listed(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", CLASSES)
+    other = laid(tmp_path / "b", FLAT)
+    (folder / "cat" / "up").symlink_to("..")
+    (folder / "cat" / "self").symlink_to(".")
+    (folder / "far").symlink_to(other)
+    (other / "back").symlink_to(folder)
+    ds = ps.open(folder, follow_links=True)
+    assert len(ds) == 6 + 3
+    assert dict(ds.skipped_files) == {
+        str(folder / name): "a link to a folder that it is in"
+        for name in ("cat/up", "cat/self", "far/back")
+    }
+
+
+def test_splits_and_whole_folders_may_be_links(tmp_path: Path) -> None:
+    laid(tmp_path / "data" / "one", CLASSES)
+    laid(tmp_path / "data" / "two", CLASSES)
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "train").symlink_to(tmp_path / "data" / "one")
+    (tmp_path / "set" / "val").symlink_to(tmp_path / "data" / "two")
+    (tmp_path / "set" / "loop").symlink_to(tmp_path / "set")
+    ds = ps.open(tmp_path / "set", follow_links=True)
+    assert [path for path, _ in ds.skipped_files] == [str(tmp_path / "set" / "loop")]
+    assert (len(ds), len(ds.shards)) == (12, 2)
+    assert len(ps.open(tmp_path / "set", split="val", follow_links=True)) == 6
+    with pytest.raises(FileNotFoundError, match="a link to a folder, which is not followed"):
+        ps.open(tmp_path / "set")
+
+
+def test_a_link_to_a_missing_file_is_an_error_even_then(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", FLAT)
+    (folder / "9.jpg").symlink_to("nothing.jpg")
+    with pytest.raises(ps.FormatError, match="a link to a missing file") as caught:
+        ps.open(folder, follow_links=True)
+    assert caught.value.file == str(folder / "9.jpg")
+
+
+def test_a_hidden_link_is_left_out_as_any_hidden_file(tmp_path: Path) -> None:
+    folder = laid(tmp_path / "a", FLAT)
+    (folder / ".up").symlink_to("..")
+    for follow in (False, True):
+        assert len(ps.open(folder, follow_links=follow)) == 3
+
+
 def test_other_files_are_errors_that_can_be_ignored(tmp_path: Path) -> None:
     folder = laid(tmp_path / "a", {**CLASSES, "cat/notes.doc": b"hello", "dog/.hidden": b""})
     with pytest.raises(ps.FormatError, match=r"notes\.doc: is not an image"):

@@ -128,7 +128,28 @@ def bits_in_structs() -> Case:
     return kept_bits(values, pa.field("a", values.type), floats, "msgpack")
 
 
+def texts_of_two_axes() -> Case:
+    np.savez("a.npz", x=np.array([["a", "b"]]), y=np.zeros((1, 2)))
+
+    def others() -> None:
+        assert ps.open("a.npz", record="file", arrays=["y"])[0]["y"].shape == (1, 2)
+
+    return Case(lambda: ps.open("a.npz", record="file"), others)
+
+
+def no_such_group() -> Case:
+    with h5py.File("a.h5", "w") as file:
+        file["data/demo_0/x"] = np.zeros(2)
+
+    def others() -> None:
+        assert len(ps.open("a.h5", group="data/*")) == 2
+
+    return Case(lambda: ps.open("a.h5", group="demo_*"), others)
+
+
 CASES: Cases = {
+    "'open(..., arrays=[...]) with the other arrays'": texts_of_two_axes,
+    "'open(..., group=\"data/*\") reads the groups directly in data'": no_such_group,
     "f'open(..., {what}={most[:8]!r}){or_else}'": (unequal_arrays, unequal_datasets),
     "'numpy.load reads it'": no_axis,
     "'fill it, or write Parquet or Arrow'": (missing_in_npy, missing_in_structs, missing_in_lists),

@@ -67,6 +67,18 @@ def _linked() -> Callable[[], list[str]]:
     return lambda: [row["file_name"] for row in rows("pets")]
 
 
+def a_linked_picture_is_read() -> Case:
+    names = _linked()
+
+    def followed() -> None:
+        assert [one["file_name"] for one in ps.open("pets", follow_links=True)] == [
+            "00000000.png",
+            "b.png",
+        ]
+
+    return Case(names, followed)
+
+
 def a_linked_picture_is_put_there() -> Case:
     names = _linked()
 
@@ -392,7 +404,8 @@ def plain_text() -> Case:
 CASES: Cases = {
     "'put it back and open the data again'": taken_away,
     "'save its output to a file'": a_pipe,
-    "'put the file itself there, or remove the link'": (
+    "'open(..., follow_links=True), or put the file itself there, or remove the link'": (
+        a_linked_picture_is_read,
         a_linked_picture_is_put_there,
         a_linked_picture_is_removed,
     ),

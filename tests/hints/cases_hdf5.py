@@ -266,7 +266,35 @@ def new_label() -> Case:
     return Case(lambda: ps.write(iter(batches), "a.h5", chunk_records=2), advised)
 
 
+def _not_utf_8() -> Callable[..., Any]:
+    with h5py.File("a.h5", "w") as file:
+        file["s"] = np.array([b"ab", b"\xff"], "S4")
+    return lambda **options: rows("a.h5", **options)
+
+
+def bytes_in_fixed_strings_are_read() -> Case:
+    read = _not_utf_8()
+
+    def as_bytes() -> None:
+        assert read(types={"s": "binary"}) == [{"s": b"ab"}, {"s": b"\xff"}]
+
+    return Case(read, as_bytes)
+
+
+def bytes_in_fixed_strings_are_skipped() -> Case:
+    read = _not_utf_8()
+
+    def skipped() -> None:
+        assert read(damage="skip") == [{"s": "ab"}]
+
+    return Case(read, skipped)
+
+
 CASES: Cases = {
+    '\'open(..., types={FIELD: "binary"}) reads bytes; damage="skip" leaves such records out\'': (
+        bytes_in_fixed_strings_are_read,
+        bytes_in_fixed_strings_are_skipped,
+    ),
     "'rename it'": name_with_a_dot,
     "'choose what to read with datasets=, or put the data into this file'": external_link,
     "'choose what to read with datasets=, or copy the values into this file'": (

@@ -73,6 +73,16 @@ def kept_fields_are_baked() -> Case:
     return Case(drop, baked)
 
 
+def kept_fields_are_changed_beside() -> Case:
+    drop = _with_fields_beside()
+
+    def beside() -> None:
+        ps.drop_fields("a.tfrecord", "c")
+        assert rows("a.tfrecord") == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
+
+    return Case(drop, beside)
+
+
 def kept_fields_are_left_behind() -> Case:
     drop = _with_fields_beside()
 
@@ -361,8 +371,9 @@ def some_files_of_two_kinds() -> Case:
 
 CASES: Cases = {
     "'add_fields adds new fields'": unknown_field,
-    "'run penstock fields bake --in-place SOURCE first; open(..., overlays=False) drops them'": (
+    "'run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
         kept_fields_are_baked,
+        kept_fields_are_changed_beside,
         kept_fields_are_left_behind,
     ),
     "_without(path, overlay.name)": (

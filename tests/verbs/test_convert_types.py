@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -80,3 +82,59 @@ def test_on_the_command_line(source: str, tmp_path: Path) -> None:
         assert "8.caption.txt" in tar.getnames()
     wrong = CliRunner().invoke(program, ["convert", source, target, "--text", "captoin"])
     assert wrong.exit_code == 2
+
+
+# -- columns of bytes that are text ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.tar", "out.arrow", "out.msgpack", "out.h5"])
+def test_the_summary_names_columns_of_bytes_that_are_text(
+    source: str, tmp_path: Path, name: str
+) -> None:
+    assert ps.convert(source, tmp_path / name).text_columns == ("caption",)
+    assert ps.open(tmp_path / name)[1]["caption"] == b"two"
+
+
+def test_no_column_is_named_if_the_target_has_no_text_or_text_is_said(
+    source: str, tmp_path: Path
+) -> None:
+    assert ps.convert(source, tmp_path / "a.tfrecord", columns=["caption"]).text_columns == ()
+    for number, text in enumerate((["caption"], "auto", [])):
+        made = ps.convert(source, tmp_path / f"{number}.parquet", text=text)
+        assert made.text_columns == ()
+
+
+def test_only_the_records_that_are_converted_count(source: str, tmp_path: Path) -> None:
+    made = ps.convert(source, tmp_path / "one.parquet", where="id == 9")
+    assert made.text_columns == ("caption", "blob")
+    renamed = {"caption": "words"}
+    made = ps.convert(source, tmp_path / "two.parquet", rename=renamed, columns=["id", "caption"])
+    assert made.text_columns == ("caption",)  # as text= takes it
+
+
+def test_one_late_value_that_is_not_text_is_enough(tmp_path: Path) -> None:
+    words = [b"word"] * 20_000
+    lists = pa.array([[b"a", b"b"], []] * 10_000)
+    ps.write({"a": words, "b": [*words[1:], b"\xff"], "c": lists}, tmp_path / "a.tfrecord")
+    ps.write({"a": [b"", None]}, tmp_path / "empty.arrow")
+    made = ps.convert(tmp_path / "a.tfrecord", tmp_path / "a.parquet", shard_records=15_000)
+    assert made.text_columns == ("a", "c")
+    assert ps.convert(tmp_path / "empty.arrow", tmp_path / "b.parquet").text_columns == ()
+
+
+def test_images_and_strings_are_not_named(tmp_path: Path) -> None:
+    images = ps.encode_images(np.zeros((2, 8, 8, 3), np.uint8), "png")
+    ps.write({"image": images, "name": ["a", "b"]}, tmp_path / "a.arrow")
+    assert ps.convert(tmp_path / "a.arrow", tmp_path / "b.parquet").text_columns == ()
+
+
+def test_the_command_line_says_it_once(source: str, tmp_path: Path) -> None:
+    line = ["convert", source, str(tmp_path / "out-{shard}.parquet"), "--num-shards", "3"]
+    done = CliRunner().invoke(program, line)
+    note = "note: all values of caption are text, but stay bytes; --text caption writes strings\n"
+    assert done.stderr == note
+    done = CliRunner().invoke(program, [*line, "--overwrite", "--text", "caption"])
+    assert done.stderr == ""
+    done = CliRunner().invoke(program, [*line, "--overwrite", "--json"])
+    assert json.loads(done.stdout)["text_columns"] == ["caption"]
+    assert done.stderr == ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     epilog="""\b
 Examples:
   penstock fields add 'train-*.tfrecord' --from scores.parquet
-  penstock fields drop train.tfrecord label --in-place
+  penstock fields drop train.tfrecord label
   penstock fields list 'train-*.tfrecord'
 """,
 )
@@ -43,9 +43,9 @@ Examples:
 @source_argument
 @json_option
 def list_overlays(source: tuple[str, ...], as_json: bool) -> None:
-    """List the fields stored next to the files, oldest first.
+    """List the changes of fields stored next to the files, oldest first.
 
-    If several have the same name, the last one is read.
+    They are applied in this order. So if several fields have the same name, the last one is read.
     """
     import penstock as ps
 
@@ -69,7 +69,7 @@ Examples:
 @click.argument("name")
 @json_option
 def remove(source: tuple[str, ...], name: str, as_json: bool) -> None:
-    """Remove the fields stored next to the files under NAME. The files do not change."""
+    """Remove the fields, or the change of fields, stored next to the files under NAME. The files do not change."""
     import penstock as ps
 
     with misuse():
@@ -86,6 +86,8 @@ def _document(overlay: ps.OverlayInfo) -> dict[str, Any]:
         "name": overlay.name,
         "sequence": overlay.sequence,
         "fields": [{"name": field.name, "type": str(field.type)} for field in overlay.fields],
+        "dropped": list(overlay.dropped),
+        "renamed": dict(overlay.renamed),
         "files": list(overlay.shards),
         "num_files": overlay.num_shards,
         "num_bytes": overlay.num_bytes,
@@ -97,8 +99,10 @@ def _page(found: list[ps.OverlayInfo]) -> Any:
     for overlay in found:
         files = f"{len(overlay.shards)} of {overlay.num_shards}"
         facts = describe.escape(overlay.name), files, describe.size(overlay.num_bytes)
-        for number, field in enumerate(overlay.fields):
+        rows = [(describe.escape(field.name), tables.kind(field)) for field in overlay.fields]
+        rows += [(describe.escape(name), "dropped") for name in overlay.dropped]
+        rows += [(describe.escape(f"{old} → {new}"), "renamed") for old, new in overlay.renamed]
+        for number, row in enumerate(rows):
             name, *rest = ("", "", "") if number else facts
-            kind = tables.kind(field)
-            shown.add_row(name, describe.escape(field.name), kind, *rest)
+            shown.add_row(name, *row, *rest)
     return shown

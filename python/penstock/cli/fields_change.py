@@ -116,8 +116,8 @@ def add(source: str, as_json: bool, **options: Any) -> None:
 Examples:
   penstock fields replace train.tfrecord --from labels.parquet --by id --in-place
   penstock fields replace 'train-*.tfrecord' --set split=test --into out/
-  penstock fields replace train.tfrecord --set label=0 --where 'label >= 10' --in-place
-  penstock fields replace train.tfrecord --from right.parquet --by id --missing keep --in-place
+  penstock fields replace train.tfrecord --set label=0 --where 'label >= 10'
+  penstock fields replace train.tfrecord --from right.parquet --by id --missing keep
 """,
 )
 @_source
@@ -129,7 +129,10 @@ Examples:
 )
 @_options(*_WHERE)
 def replace(source: str, as_json: bool, **options: Any) -> None:
-    """Replace the values of fields in the records of SOURCE."""
+    """Replace the values of fields in the records of SOURCE.
+
+    Without --into or --in-place the change is stored next to the files, which do not change.
+    """
     import penstock as ps
 
     fields, how, named = _values(options)
@@ -141,7 +144,7 @@ def replace(source: str, as_json: bool, **options: Any) -> None:
     "drop",
     epilog="""\b
 Examples:
-  penstock fields drop train.tfrecord label --in-place
+  penstock fields drop train.tfrecord label
   penstock fields drop 'train-*.tfrecord' label debug --into smaller/
 """,
 )
@@ -149,7 +152,10 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @_options(*_WHERE)
 def drop(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Remove fields from the records of SOURCE."""
+    """Remove fields from the records of SOURCE.
+
+    Without --into or --in-place the change is stored next to the files, which do not change.
+    """
     import penstock as ps
 
     _run("drop", as_json, names, lambda **more: ps.drop_fields(source, names, **options, **more))
@@ -159,7 +165,7 @@ def drop(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> 
     "rename",
     epilog="""\b
 Examples:
-  penstock fields rename train.tfrecord label=class --in-place
+  penstock fields rename train.tfrecord label=class
   penstock fields rename 'train-*.tfrecord' a=b b=a --into swapped/
 """,
 )
@@ -167,7 +173,10 @@ Examples:
 @click.argument("names", nargs=-1, required=True, metavar="OLD=NEW...")
 @_options(*_WHERE)
 def rename(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Rename fields of the records of SOURCE."""
+    """Rename fields of the records of SOURCE.
+
+    Without --into or --in-place the change is stored next to the files, which do not change.
+    """
     import penstock as ps
 
     pairs = pairs_of(names, "rename")
@@ -188,7 +197,7 @@ Examples:
 @_source
 @_options(*_WHERE)
 def bake(source: str, as_json: bool, **options: Any) -> None:
-    """Write the fields stored next to SOURCE into its records."""
+    """Write the fields and changes stored next to SOURCE into its records."""
     import penstock as ps
 
     _run("bake", as_json, (), lambda **more: ps.bake_fields(source, **options, **more))

@@ -6,6 +6,7 @@ import base64
 import json
 import math
 import os
+import shlex
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -90,6 +91,7 @@ def show_summary(
         }
         if sources is not None:
             facts["damage"] = [region for ds in sources for region in damage_of(ds)]
+            facts["text_columns"] = made.text_columns
         emit({"paths": made.paths, **facts})
         return
     click.echo(made.line())
@@ -102,6 +104,11 @@ def print_notes(made: ps.Summary) -> None:
     """Print notes on changed values to stderr."""
     for note in made.notes:
         click.echo(describe.escape(f"note: {note}"), err=True)
+    if made.text_columns:
+        names = ",".join(made.text_columns)
+        advice = f"--text {shlex.quote(names)} writes strings"
+        note = f"note: all values of {names.replace(',', ', ')} are text, but stay bytes; {advice}"
+        click.echo(describe.escape(note), err=True)
 
 
 def damage_of(ds: ps.Dataset) -> list[dict[str, Any]]:

@@ -78,6 +78,8 @@ class FormatInfo:
     """A written batch reads back with the same Arrow types."""
     loses_dtypes: bool = False
     """The dtype in a field's metadata (`types.DTYPE_KEY`) does not read back."""
+    holds_text: bool = True
+    """It stores text and bytes in different ways."""
     has_checksums: bool = False
     has_raw_records: bool = False
     """raw=True returns its raw records."""
@@ -269,6 +271,9 @@ class Summary(Printed):
     num_bytes: int
     notes: tuple[str, ...] = ()
     """Changes to values that the format could not hold exactly, such as float64 rounded to float32."""
+    text_columns: tuple[str, ...] = ()
+    """From `convert`: columns that were written as bytes, although all their values are text. `text=` of `convert` would
+    write them as strings."""
 
     def line(self) -> str:
         """Describe in one line what was written."""

@@ -21,11 +21,14 @@ class OpenOptions(TypedDict, total=False):
     datasets: Sequence[str] | None
     decode: bool
     file_names: bool | None
+    follow_links: bool
+    group: str | None
     header: bool | None
     infer_records: int | str
     label: str | None
     layout: Literal["auto", "values", "array"]
     other_files: str
+    record: Literal["row", "file"]
     table: str | None
 
 

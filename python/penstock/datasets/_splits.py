@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from penstock.storage.base import Storage
@@ -21,20 +22,23 @@ _ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")
 _MOST_LISTED = 20
 
 
-def expand_split(source: Any, split: str | None, storage: Storage, *, is_folder: bool) -> Expanded:
+def expand_split(
+    source: Any, split: str | None, storage: Storage, *, is_folder: bool, follow_links: bool
+) -> Expanded:
     """Expand a source to its files, or to those of one split.
 
     Raises:
         ValueError: there are no files of the split.
         The errors of `expand`.
     """
+    found_by = partial(expand, storage=storage, is_folder=is_folder, follow_links=follow_links)
     if split is None:
-        return expand(source, storage, is_folder=is_folder)
+        return found_by(source)
     if isinstance(source, (str, os.PathLike)):
         folder = os.path.join(os.fsdecode(source), split)
         if os.path.isdir(folder):
-            return expand(folder, storage, is_folder=is_folder)
-    found = expand(source, storage, is_folder=is_folder)
+            return found_by(folder)
+    found = found_by(source)
     paths = _files_of(found.paths, split, source)
     chosen = set(paths)
     sets = [[path for path in files if path in chosen] for files in found.sets]

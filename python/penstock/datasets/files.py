@@ -34,7 +34,8 @@ from penstock.framing.index import blocks, kept_schema
 from penstock.framing.index.sidecar import discard
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
-from penstock.overlay.reader import OverlaidReader, Overlays
+from penstock.overlay.overlays import Overlays
+from penstock.overlay.reader import OverlaidReader
 from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
@@ -115,8 +116,7 @@ class Files:
             return None
         self._settled, self._is_kept = kept, True
         if self._overlays is not None:
-            added = (name for name in self._overlays.fields if name not in kept.names)
-            self._names = [*kept.names, *added]
+            self._names = self._overlays.names(kept.names)
         try:
             first = self._first()
         except (SchemaError, UnsupportedError):
@@ -322,7 +322,9 @@ class Files:
                 if column.null_count < batch.num_rows:
                     return
         if has_own:
-            self._refuse_disjoint(shard, self.schema)
+            # The names in the files, which overlays may rename.
+            own = self.schema if self._settled is None else self._settled
+            self._refuse_disjoint(shard, own)
 
     def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
         names = self._names_alone(shard)
@@ -426,14 +428,14 @@ class Files:
     # -- overlays -------------------------------------------------------------------------------
 
     @property
-    def has_overlays(self) -> bool:
-        """Whether there are fields of overlays."""
-        return self._overlays is not None
+    def overlays(self) -> Overlays | None:
+        """The overlays of the files, if there are any and they are read."""
+        return self._overlays
 
     def is_added(self, column: str) -> bool:
-        """Whether a field is not from the files themselves, but from an overlay or the names of folders."""
+        """Whether a field is not the files' own field of this name, but from an overlay or the names of folders."""
         named = self._hive is not None and column in self._hive.fields
-        return named or (self._overlays is not None and column in self._overlays.fields)
+        return named or (self._overlays is not None and self._overlays.is_overlaid(column))
 
     def added_digests(self, shard: int) -> list[str]:
         """The digests that identify the added fields of a file."""

@@ -115,7 +115,10 @@ def open(
     place = storage or LocalStorage()
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
-    paths, skipped, sets, listed = expand_split(source, split, place, is_folder=is_folder)
+    follows = format_options.get("follow_links") is True
+    paths, skipped, sets, listed = expand_split(
+        source, split, place, is_folder=is_folder, follow_links=follows
+    )
     if format is None:
         for files in sets:
             refuse_several_formats(files, place)

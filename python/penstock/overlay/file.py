@@ -7,9 +7,9 @@ C       8 B   ends: the offset of the end of each of the B blocks
 ...     8 B   records: for each block, the number of records up to its end
 ...     4 B   checksums: crc32c of each block
 ...     S     schema, as Arrow's schema message
-...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest}
+...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest}, drop [name], rename {old: new}
 -64     8     magic "PSFIELDS"
--56     4     version, 1
+-56     4     version: 1, or 2 if the facts have drop and rename
 -52     4     crc32c of everything from C up to here
 -48     8     num_records
 -40     8     B
@@ -20,7 +20,7 @@ C       8 B   ends: the offset of the end of each of the B blocks
 ```
 
 Values come first, so that a file can be written in one pass. Blocks have about 512 KiB, so that one record takes one
-small read. A file gets its name only when it is complete.
+small read. An overlay without fields has no blocks. A file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.batches import checked, conform, gather_parts
-from penstock.columns.facts import parsed_object
+from penstock.columns.facts import Facts, parsed_object
 from penstock.columns.joined import join
 from penstock.columns.regroup import Regroup
 from penstock.columns.stored_schema import schema_of
@@ -48,6 +48,7 @@ from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, ChecksumError, FormatError, SchemaError, TruncatedError
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
+from penstock.overlay.view import Changes
 from penstock.storage.arrow_messages import walk_stream
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import hidden
@@ -55,6 +56,8 @@ from penstock.storage.pyarrow_files import next_batch, translated, writable
 
 MAGIC = b"PSFIELDS"
 VERSION = 1
+CHANGING_VERSION = 2
+"""Of an overlay that drops or renames fields, which older readers must not ignore."""
 BLOCK_RECORDS = 1 << 16
 BLOCK_BYTES = 512 << 10
 FOLDER_SUFFIX = ".penstock-fields"
@@ -160,11 +163,14 @@ def _listed(shard: str, storage: Storage) -> list[str]:
 class OverlayWriter:
     """Writes one overlay. The caller commits the sink."""
 
-    def __init__(self, sink: Sink, name: str, sequence: int, schema: pa.Schema) -> None:
+    def __init__(
+        self, sink: Sink, name: str, sequence: int, schema: pa.Schema, changes: Changes
+    ) -> None:
         self._sink = sink
         self._name = name
         self._sequence = sequence
         self._schema = schema
+        self._changes = changes
         self._regroup = Regroup(schema, group_records=BLOCK_RECORDS, group_bytes=BLOCK_BYTES)
         self._ends: list[int] = []
         self._records: list[int] = []
@@ -191,6 +197,8 @@ class OverlayWriter:
         record of the shard."""
         for group in self._regroup.rest():
             self._write_block(group)
+        if not len(self._schema):
+            self.num_records = identity.num_records or 0
         if self.num_records != identity.num_records:
             raise SchemaError(
                 "one value is needed for each record of the shard",
@@ -199,6 +207,8 @@ class OverlayWriter:
                 found=self.num_records,
             )
         facts = {"name": self._name, "sequence": self._sequence, "shard": asdict(identity)}
+        if self._changes:
+            facts |= {"drop": self._changes.drop, "rename": dict(self._changes.rename)}
         sections = [
             np.array(self._ends, "<u8").tobytes(),
             np.array(self._records, "<u8").tobytes(),
@@ -210,7 +220,7 @@ class OverlayWriter:
         crc = _core.Buffer.from_bytes(contents).crc32c()
         trailer = _TRAILER.pack(
             MAGIC,
-            VERSION,
+            CHANGING_VERSION if self._changes else VERSION,
             crc,
             self.num_records,
             len(self._ends),
@@ -267,8 +277,9 @@ class Overlay:
             raise TruncatedError("does not end like an overlay", byte=size - len(tail))
         if _core.Buffer.from_bytes(tail[:-4]).crc32c() != int.from_bytes(tail[-4:], "little"):
             raise ChecksumError("the checksum of the end does not match", byte=size - len(tail))
-        if version != VERSION:
-            raise FormatError("the overlay has an unknown version", expected=VERSION, found=version)
+        if version not in (VERSION, CHANGING_VERSION):
+            newest = CHANGING_VERSION
+            raise FormatError("the overlay has an unknown version", expected=newest, found=version)
         contents_bytes = 20 * blocks + schema_bytes + facts_bytes
         start = size - len(tail) - contents_bytes
         if start < 0 or facts_bytes > _MOST_FACTS:
@@ -282,7 +293,6 @@ class Overlay:
         self._records = np.frombuffer(raw, "<u8", blocks, 8 * blocks).astype(np.int64)
         self._checksums = np.frombuffer(raw, "<u4", blocks, 16 * blocks)
         at = 20 * blocks
-        self._check_table(start, num_records)
         with translated(self.path):
             stored = schema_of(raw[at : at + schema_bytes])
             self.schema: pa.Schema = own_types(stored)
@@ -293,6 +303,8 @@ class Overlay:
             self.identity = Identity(
                 shard.count("num_bytes"), shard.count("num_records"), shard.text("digest")
             )
+            self.changes = _changes_in(facts) if version == CHANGING_VERSION else Changes()
+        self._check_table(start, num_records if len(self.schema) else 0)
         if self.identity.num_records != num_records or len(set(self.schema.names)) != len(
             self.schema.names
         ):
@@ -417,6 +429,9 @@ def _trailer_of(source: Source) -> bytes:
     return tail
 
 
-def fields_of(overlays: Sequence[Overlay]) -> dict[str, Overlay]:
-    """The overlay from which each field is read: the latest that has it."""
-    return {name: overlay for overlay in overlays for name in overlay.schema.names}
+def _changes_in(facts: Facts) -> Changes:
+    named = facts.facts("rename")
+    renamed = {name: named.text(name) for name in named}
+    if len(set(renamed.values())) < len(renamed):
+        raise FormatError("two fields would have the same name")
+    return Changes(tuple(facts.texts("drop")), renamed)

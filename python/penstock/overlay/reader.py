@@ -1,4 +1,4 @@
-"""The reader that joins overlays to their shards by record number.
+"""The reader that joins overlays to a shard by record number.
 
 Record numbers are known if the chunks come from an index, or from positions that the format stores. A framed shard with
 an overlay is therefore read through its index. Readers that skip damaged records return the numbers of the delivered
@@ -19,160 +19,11 @@ from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
-from penstock.contract.added import open_with_nulls
-from penstock.contract.format import (
-    Chunk,
-    Delivered,
-    Format,
-    Options,
-    Readable,
-    Reader,
-    SkippedRegion,
-    Stretch,
-)
-from penstock.contract.opening import open_shard
-from penstock.errors import ChangedError, SchemaError, StaleIndexError, command
-from penstock.limits import Limits
-from penstock.overlay.file import BlockCache, Overlay, fields_of, find
-from penstock.overlay.identity import identity_of
-from penstock.storage.base import Source, Storage
-from penstock.storage.pyarrow_files import translated
+from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
+from penstock.errors import ChangedError, SchemaError
+from penstock.overlay.file import Overlay
+from penstock.overlay.view import View
 from penstock.storage.skipped import SkippedFile
-
-
-class Overlays:
-    """The overlays of a dataset's shards, and the fields that they add to its records."""
-
-    def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
-        cache = BlockCache()
-        self._shards = [find(path, storage, limits, cache) for path in paths]
-        self._owners = [fields_of(overlays) for overlays in self._shards]
-        self.fields: dict[str, pa.Field] = {}
-        for path, owners in zip(paths, self._owners, strict=True):
-            for name, overlay in owners.items():
-                self._add(overlay.schema.field(name), overlay, path)
-        for name, field in self.fields.items():
-            if any(name not in owners for owners in self._owners):
-                self.fields[name] = field.with_nullable(True)
-
-    def _add(self, field: pa.Field, overlay: Overlay, path: str) -> None:
-        known = self.fields.setdefault(field.name, field)
-        if known.type != field.type:
-            raise SchemaError(
-                f"the overlay {overlay.name!r} has a different type in an earlier shard",
-                file=overlay.path,
-                field=field.name,
-                expected=known.type,
-                found=field.type,
-                hint=_without(path, overlay.name),
-            )
-        if field.nullable:
-            self.fields[field.name] = known.with_nullable(True)
-
-    def digests(self, shard: int) -> list[str]:
-        """The digests that identify the overlays of one shard."""
-        return [f"{overlay.name}\0{overlay.digest}" for overlay in self._shards[shard]]
-
-    def of(self, shard: int) -> list[Overlay]:
-        """The overlays of one shard, in the order in which they were made."""
-        return self._shards[shard]
-
-    def open(
-        self,
-        shard: int,
-        fmt: Format,
-        source: Source,
-        options: Options,
-        settled: Any,
-        names: Sequence[str] | None,
-    ) -> Reader:
-        """Open a shard, joined with its overlays.
-
-        Args:
-            settled: the schema of the dataset's files, if known and not given by the caller.
-            names: the fields of the dataset in order; None if not known yet.
-
-        Raises:
-            StaleIndexError: an overlay was made for another state of the shard.
-        """
-        given = options.schema
-        base = self._opened(shard, fmt, source, options, settled)
-        stale = self.stale(shard, base, source, counted=options.damage != "error")
-        if stale is not None:
-            raise stale
-        fields = self.fields
-        if isinstance(given, (pa.Schema, dict)):
-            asked = list(given.names if isinstance(given, pa.Schema) else given)
-            fields = {
-                name: given.field(name) if isinstance(given, pa.Schema) else self.fields[name]
-                for name in asked
-                if name in self.fields
-            }
-            names = asked if names is None else names
-        owners = {name: self._owners[shard].get(name) for name in fields}
-        with translated(source.path):  # a file may have field names that are not valid text
-            order = [*(names or ()), *base.schema.names, *fields]
-            return OverlaidReader(base, source.path, fields, owners, order, options.damage)
-
-    def _opened(
-        self, shard: int, fmt: Format, source: Source, options: Options, settled: Any
-    ) -> Reader:
-        schema = settled if options.schema is None else options.schema
-        owned = self._owners[shard]
-        if isinstance(schema, dict):
-            schema = {name: field for name, field in schema.items() if name not in owned}
-            return open_shard(fmt, source, replace(options, schema=schema))
-        if not isinstance(schema, pa.Schema):
-            return open_shard(fmt, source, options)
-        fields = [field for field in schema if field.name not in owned]
-        if options.schema is None:
-            # A field of another shard's overlay may be in the records of this shard.
-            names = {*schema.names, *owned}
-            fields += [field for name, field in self.fields.items() if name not in names]
-        return self._without_missing(fmt, source, options, pa.schema(fields, schema.metadata))
-
-    def _without_missing(
-        self, fmt: Format, source: Source, options: Options, schema: pa.Schema
-    ) -> Reader:
-        """Open a shard with a schema, without the fields that only overlays of other shards have."""
-        opens = open_shard if options.schema is None else open_with_nulls
-        while True:
-            try:
-                return opens(fmt, source, replace(options, schema=schema))
-            except SchemaError as error:
-                rest = [field for field in schema if field.name != error.field]
-                if error.field not in self.fields or len(rest) == len(schema):
-                    raise
-                schema = pa.schema(rest, schema.metadata)
-
-    def stale(
-        self, shard: int, base: Reader, source: Source, *, counted: bool
-    ) -> StaleIndexError | None:
-        """The error for the first overlay that was made for another state of the shard. With `counted`, also compare
-        the number of records."""
-        if not self._shards[shard]:
-            return None
-        identity = identity_of(base, source, count=counted)
-        for overlay in self._shards[shard]:
-            made_for = overlay.identity
-            if not identity.fits(made_for):
-                return StaleIndexError(
-                    f"the overlay {overlay.name!r} was made for another state of this file",
-                    file=source.path,
-                    expected=f"{made_for.num_records} records in {made_for.num_bytes} bytes, "
-                    f"{made_for.digest}",
-                    found=f"{identity.num_records} records in {identity.num_bytes} bytes, "
-                    f"{identity.digest}",
-                    hint=_without(source.path, overlay.name),
-                )
-        return None
-
-    def __bool__(self) -> bool:
-        return bool(self.fields)
-
-
-def _without(path: str, name: str) -> str:
-    return f"{command('penstock', 'fields', 'remove', path, name)}, or open(..., overlays=False)"
 
 
 class _Picked(NamedTuple):
@@ -186,6 +37,8 @@ class _Added(NamedTuple):
 
     field: pa.Field
     overlay: Overlay | None
+    stored: str
+    """The field's name in the overlay."""
 
 
 class OverlaidReader(Reader):
@@ -195,8 +48,9 @@ class OverlaidReader(Reader):
         self,
         base: Reader,
         path: str,
+        view: View,
         fields: dict[str, pa.Field],
-        owners: dict[str, Overlay | None],
+        owners: dict[str, tuple[Overlay, str] | None],
         order: Sequence[str],
         damage: str,
     ) -> None:
@@ -204,15 +58,22 @@ class OverlaidReader(Reader):
         self._path = path
         # With damage="error", the shard is not read if only columns of overlays are requested.
         self._may_skip_base = damage == "error"
+        self._shown = {name: view.after(name) for name in base.schema.names}
+        """The visible names of the shard's own fields; None if they were dropped."""
+        self._own = {after: name for name, after in self._shown.items() if after is not None}
         stored: dict[str, list[pa.Field]] = {}
         for field in base.schema:
-            stored.setdefault(field.name, []).append(field)
-        self._added = {
-            name: _Added(field, owners[name])
-            for name, field in fields.items()
-            if owners[name] is not None or name not in stored
-        }
-        self._replaces = any(name in self._added for name in stored)
+            name = self._shown[field.name]
+            if name is not None:
+                stored.setdefault(name, []).append(field.with_name(name))
+        self._added: dict[str, _Added] = {}
+        for name, field in fields.items():
+            owner = owners[name]
+            if owner is not None:
+                self._added[name] = _Added(field, *owner)
+            elif name not in stored:
+                self._added[name] = _Added(field, None, name)
+        self._hides = any(n is None or n in self._added for n in self._shown.values())
         placed: list[pa.Field] = []
         for name in dict.fromkeys(order):
             placed += self._placed(name, stored.get(name, []), fields.get(name))
@@ -262,7 +123,9 @@ class OverlaidReader(Reader):
         return self.base.readable(chunk)
 
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
-        return self.base.may_hold(chunk, [one for one in bounds if one.field not in self._added])
+        own = [one for one in bounds if one.field not in self._added and one.field in self._own]
+        own = [replace(one, field=self._own[one.field]) for one in own]
+        return self.base.may_hold(chunk, own)
 
     def compares(self, chunk: Chunk[Any] | None) -> bool:
         return self.base.compares(chunk)
@@ -306,10 +169,10 @@ class OverlaidReader(Reader):
 
     def _wanted(self, columns: Projection) -> Projection:
         """The columns to read from the shard."""
-        if columns is None and not self._replaces:
+        if columns is None and not self._hides:
             return None
         names = self.schema.names if columns is None else columns
-        return [name for name in names if name not in self._added]
+        return [self._own[name] for name in names if name not in self._added]
 
     def _delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         """The columns from the shard itself, and the chunk's records to which they belong."""
@@ -342,10 +205,7 @@ class OverlaidReader(Reader):
         self, base: pa.RecordBatch | None, numbers: np.ndarray | range, names: Sequence[str]
     ) -> pa.RecordBatch:
         """The columns of the shard and of the overlays, in the order of `names`."""
-        stored: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
-        if base is not None:
-            for field, array in zip(base.schema, base.columns, strict=True):
-                stored.setdefault(field.name, []).append((field, array))
+        stored = self._visible(base)
         added = {name: self._added[name] for name in names if name in self._added}
         values = _values(added, numbers)
         columns = [
@@ -357,6 +217,16 @@ class OverlaidReader(Reader):
         metadata = self.schema.metadata if base is None else base.schema.metadata
         schema = pa.schema([field for field, _ in columns], metadata)
         return pa.RecordBatch.from_arrays([array for _, array in columns], schema=schema)
+
+    def _visible(self, base: pa.RecordBatch | None) -> dict[str, list[tuple[pa.Field, pa.Array]]]:
+        """The columns of the shard, by their visible names. A shard may have several columns of one name."""
+        found: dict[str, list[tuple[pa.Field, pa.Array]]] = {}
+        if base is not None:
+            for field, array in zip(base.schema, base.columns, strict=True):
+                name = self._shown[field.name]
+                if name is not None:
+                    found.setdefault(name, []).append((field.with_name(name), array))
+        return found
 
     def close(self) -> None:
         for added in self._added.values():
@@ -375,20 +245,20 @@ def _numbers(chunk: Chunk[Any], records: Selection) -> np.ndarray | range:
 def _values(added: dict[str, _Added], numbers: np.ndarray | range) -> dict[str, pa.Array]:
     """The values of added fields. Each overlay is read only once."""
     found: dict[str, pa.Array] = {}
-    fields: dict[str, tuple[Overlay, list[pa.Field]]] = {}
-    for name, (field, overlay) in added.items():
-        if overlay is None:
-            found[name] = pa.nulls(len(numbers), field.type)
+    fields: dict[str, tuple[Overlay, list[_Added]]] = {}
+    for name, one in added.items():
+        if one.overlay is None:
+            found[name] = pa.nulls(len(numbers), one.field.type)
         else:
-            fields.setdefault(overlay.path, (overlay, []))[1].append(field)
+            fields.setdefault(one.overlay.path, (one.overlay, []))[1].append(one)
     for overlay, mine in fields.values():
-        names = [field.name for field in mine]
+        names = [one.stored for one in mine]
         if isinstance(numbers, range):
             batch = overlay.between(numbers.start, numbers.stop, names)
         else:
             batch = overlay.take(numbers, names)
-        for field, array in zip(mine, batch.columns, strict=True):
-            found[field.name] = _cast(array, field, overlay.path)
+        for one, array in zip(mine, batch.columns, strict=True):
+            found[one.field.name] = _cast(array, one.field, overlay.path)
     return found
 
 

@@ -3,8 +3,9 @@
 A format whose datasets are folders (`FormatInfo.is_folder`) receives a `Folder`. It is a `Source` of the bytes of its
 files, back to back, in the order of their names. Names are relative to the folder, with `/` between their parts.
 
-A link to a file inside the folder counts as a file. Any other link is an error. Penstock's own files, and files whose
-names show that they are not data (`skipped.why_not_data`), are ignored. Names of images and classes may begin with `_`.
+A link to a file inside the folder counts as a file. Any other link is refused, unless `Folder.follow_links` is called.
+Penstock's own files, and files whose names show that they are not data (`skipped.why_not_data`), are ignored. Names of
+images and classes may begin with `_`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from penstock.storage.base import Source
 from penstock.storage.hidden import TEMPORARY_SUFFIX, is_own
 from penstock.storage.local_sink import Calls, openness, sync_path, temporary_beside, write_all
 from penstock.storage.lookalikes import LOOK_BYTES, is_text
-from penstock.storage.skipped import SkippedFile, why_not_data
+from penstock.storage.skipped import CYCLE, SkippedFile, why_not_data
 
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm", ".bmp", ".gif", ".tif", ".tiff",
@@ -84,9 +85,9 @@ def holds_images(path: str) -> bool:
     has_images, tables, deeper = False, list[str](), list[str]()
     for entry in _shown(path):
         if entry.is_dir():
-            # `Folder` reports an error for a link to a folder.
-            if not entry.is_symlink():
-                deeper.append(entry.path)
+            deeper.append(
+                entry.path
+            )  # also a link to a folder, which the format follows or reports
         elif is_image_name(entry.name):
             has_images = True
         elif is_table_name(entry.name):
@@ -201,51 +202,78 @@ class Folder(Source):
 
     def __init__(self, path: str, limits: Limits | None = None) -> None:
         self.path = path
+        self._deepest = (limits or Limits()).nesting
+        self._root = os.path.realpath(path)
+        self._list(follow_links=False)
+
+    def follow_links(self) -> None:
+        """List the folder again, with the files and folders to which links lead, wherever they are. A link to a folder
+        that it is in is skipped."""
+        self._list(follow_links=True)
+
+    def _list(self, *, follow_links: bool) -> None:
+        self._follows = follow_links
         self.folders: list[str] = []
         """Names of the folders directly inside, sorted."""
         self.skipped: list[SkippedFile] = []
         """Files whose names show that they are not data."""
-        self._deepest = (limits or Limits()).nesting
-        self._root = os.path.realpath(path)
-        self.entries = sorted(self._walk(path, "", 0))
+        self.refused: FormatError | None = None
+        """The error about a link that is not followed, which is not among the entries."""
+        self.entries = sorted(self._walk(self.path, "", (self._root,)))
         self.folders.sort()
         self.skipped.sort()
         sizes = np.array([entry.size for entry in self.entries], np.int64)
         self.ends: np.ndarray = np.cumsum(sizes)
         self.size = int(self.ends[-1]) if len(sizes) else 0
 
-    def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[Entry]:
+    def _walk(self, folder: str, prefix: str, within: tuple[str, ...]) -> Iterator[Entry]:
+        """Yield the files of a folder. `within` has the real paths of this folder and those that it is in."""
+        depth = len(within) - 1
         if depth > self._deepest:
             raise LimitError(f"folders are nested more than {self._deepest} deep", file=folder)
         with os.scandir(folder) as entries:
             found = [entry for entry in entries if not is_own(entry.name)]
         for entry in found:
-            reason = why_not_there(entry)
-            if reason is not None:
-                self.skipped.append(SkippedFile(entry.path, reason))
+            real = os.path.realpath(entry.path) if entry.is_symlink() else ""
+            if not self._is_read(entry, real, within):
                 continue
             name = prefix + entry.name
-            if entry.is_symlink():
-                self._check_link(entry)
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir():
                 if not depth:
                     self.folders.append(entry.name)
-                yield from self._walk(entry.path, name + "/", depth + 1)
+                inside = real or f"{within[-1]}/{entry.name}"
+                yield from self._walk(entry.path, name + "/", (*within, inside))
             elif entry.is_file():
                 stat = entry.stat()
                 yield Entry(name, stat.st_size, stat.st_mtime_ns)
             else:
                 raise FormatError("is neither a file nor a folder", file=entry.path)
 
-    def _check_link(self, entry: os.DirEntry[str]) -> None:
-        target = os.path.realpath(entry.path)
-        if os.path.commonpath([target, self._root]) != self._root or not os.path.isfile(target):
-            raise FormatError(
-                "is a link to a place outside the dataset, or not to a file",
-                file=entry.path,
-                found=target,
-                hint="put the file itself there, or remove the link",
-            )
+    def _is_read(self, entry: os.DirEntry[str], real: str, within: tuple[str, ...]) -> bool:
+        """Whether a file or folder is read. `real` is the real path of a link, and empty for anything else."""
+        reason = why_not_there(entry)
+        if self._follows and real in within:
+            reason = reason or CYCLE
+        if reason is not None:
+            self.skipped.append(SkippedFile(entry.path, reason))
+            return False
+        return not real or self._may_follow(entry, real)
+
+    def _may_follow(self, entry: os.DirEntry[str], real: str) -> bool:
+        """Whether a link counts as the file or folder to which it leads. If not, `refused` has the error."""
+        if self._follows:
+            if os.path.exists(real):
+                return True
+            raise FormatError("is a link to a missing file", file=entry.path, found=real)
+        if os.path.commonpath([real, self._root]) == self._root and os.path.isfile(real):
+            return True
+        self.refused = self.refused or FormatError(
+            "is a link to a place outside the dataset, or not to a file",
+            file=entry.path,
+            found=real,
+            hint="open(..., follow_links=True), or put the file itself there, or remove the link",
+        )
+        return False
 
     def read_file(self, number: int) -> _core.Buffer:
         """Read one file completely, as it is now."""

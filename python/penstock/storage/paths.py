@@ -21,6 +21,7 @@ from penstock.storage.mds_index import INDEX_NAME, listed_paths
 from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
 from penstock.storage.skipped import (
     BROKEN_LINK,
+    CYCLE,
     INDEX,
     LINK,
     NO_FILE,
@@ -46,19 +47,21 @@ class Expanded(NamedTuple):
     """The index that lists the files and their record counts, if there is one."""
 
 
-def expand(source: Any, storage: Storage, *, is_folder: bool = False) -> Expanded:
+def expand(
+    source: Any, storage: Storage, *, is_folder: bool = False, follow_links: bool = False
+) -> Expanded:
     """The files that `source` names, in reading order.
 
     A folder means all data files in it and in the folders below. They are sorted by path, or in the order of an
     `index.json`. The matches of a glob are sorted, too. A folder of images is one shard, and with `is_folder` any
     folder is. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the count from the existing
     files. `{000..099}`, `a::b` and a JSON index of shards mean the same as in WebDataset, except in the elements of a
-    list.
+    list. With `follow_links`, links to folders in a folder are followed.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
-    how = _How(storage, is_folder, [], [], [])
+    how = _How(storage, is_folder, follow_links, [], [], [])
     paths = _paths_of(source, how)
     whole = len(how.lists) == 1 and list(how.lists[0].paths) == paths
     skipped = sorted(set(how.skipped))
@@ -92,6 +95,7 @@ class _How:
 
     storage: Storage
     is_folder: bool
+    follow_links: bool
     skipped: list[SkippedFile]
     sets: list[list[str]]
     lists: list[ShardList]
@@ -146,7 +150,7 @@ def _expand_one(path: str, how: _How) -> list[str]:
 
 def _in_folder(path: str, how: _How) -> list[str]:
     parts: list[tuple[str, list[str]]] = []
-    _gather(path, how, parts, 0)
+    _gather(path, how, parts, (os.path.realpath(path),))
     found = [file for _, files in sorted(parts) for file in files]
     if not found:
         raise FileNotFoundError(f"{path}: no data in this folder{_left_out(how)}")
@@ -159,8 +163,12 @@ def _left_out(how: _How) -> str:
     return f"; left out: {', '.join(some)}" if some else ""
 
 
-def _gather(folder: str, how: _How, parts: list[tuple[str, list[str]]], depth: int) -> None:
-    """Add pairs of a sort key and files to `parts`, for a folder and the folders below it."""
+def _gather(
+    folder: str, how: _How, parts: list[tuple[str, list[str]]], within: tuple[str, ...]
+) -> None:
+    """Add pairs of a sort key and files to `parts`, for a folder and the folders below it. `within` has the real paths
+    of this folder and those that it is in."""
+    depth = len(within) - 1
     if depth > Limits().nesting:
         raise LimitError(f"folders are nested more than {Limits().nesting} deep", file=folder)
     if depth and holds_images(folder):
@@ -174,7 +182,11 @@ def _gather(folder: str, how: _How, parts: list[tuple[str, list[str]]], depth: i
         return
     parts.extend((file, [file]) for file in files)
     for other in folders:
-        _gather(other, how, parts, depth + 1)
+        real = os.path.realpath(other)
+        if real in within:
+            how.skipped.append(SkippedFile(other, CYCLE))
+        else:
+            _gather(other, how, parts, (*within, real))
 
 
 def _files_below(folders: list[str], how: _How, depth: int) -> Iterator[str]:
@@ -196,7 +208,7 @@ def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
             if entry.is_file():
                 files.append(entry.path)
                 continue
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=how.follow_links):
                 folders.append(entry.path)
                 continue
             reason = NO_FILE

@@ -77,6 +77,7 @@ class ArrayRecordFormat(Format):
         has_checksums=True,
         has_raw_records=True,
         holds_examples=True,
+        holds_text=False,
         takes_descriptions=True,
     )
     read_options = ArrayRecordOptions

@@ -92,6 +92,7 @@ class BetonFormat(Format):
         lossless=False,
         loses_dtypes=True,
         holds_images=True,
+        holds_text=False,
     )
     read_options = BetonReadOptions
     class_numbers = pa.int64()

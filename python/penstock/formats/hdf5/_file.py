@@ -192,12 +192,13 @@ class Found:
 
 
 def datasets(
-    file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int
+    file: Any, chosen: tuple[str, ...] | None, limits: Limits, size: int, group: Any = None
 ) -> tuple[list[Found], list[Found]]:
-    """Return the datasets of a file that have an axis, and those that have none."""
+    """Return the datasets of a file, or of a group in it, that have an axis, and those that have none."""
+    start = file.id if group is None else group
     tables: list[Found] = []
     single: list[Found] = []
-    for count, (name, handle) in enumerate(_named(file.id, "", chosen, limits.nesting, set())):
+    for count, (name, handle) in enumerate(_named(start, "", chosen, limits.nesting, set())):
         if count >= MOST_DATASETS:
             raise LimitError(f"the file has more than {MOST_DATASETS} datasets")
         try:

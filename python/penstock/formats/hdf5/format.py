@@ -18,6 +18,7 @@ import base64
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,9 @@ from penstock.formats.hdf5._file import (
     text_of,
     translated,
 )
+from penstock.formats.hdf5._groups import GroupsReader, Within, open_groups
 from penstock.formats.numpy.arrays import Cut, StoredArray, one_length
-from penstock.formats.numpy.dtypes import column, field_of, without_sub_array
+from penstock.formats.numpy.dtypes import column, field_of, stored_type, without_sub_array
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
 from penstock.tuned import CHUNK_BYTES
@@ -74,7 +76,10 @@ class Hdf5ReadOptions:
     """Options for reading HDF5."""
 
     datasets: Sequence[str] | None = None
-    """Names of the datasets or groups that form the table; None for all."""
+    """Names of the datasets or groups that form the table; None for all. With `group` they are names in each group."""
+    group: str | None = None
+    """The groups that each hold a table, such as "data/*": their records follow one another, with the column
+    `episode`."""
 
 
 class Hdf5Format(Format):
@@ -107,7 +112,7 @@ class Hdf5Format(Format):
                 return place in (0, base)
         return False
 
-    def open(self, source: Source, options: Options) -> Hdf5Reader:
+    def open(self, source: Source, options: Options) -> Hdf5Reader | GroupsReader:
         """Open the file and check its datasets.
 
         Raises:
@@ -116,10 +121,13 @@ class Hdf5Format(Format):
                 installed, or raw=True.
             SchemaError: the datasets differ in length, or a field of schema= is not in the file.
         """
-        chosen = self.own_options(options).datasets
+        own = self.own_options(options)
+        chosen = own.datasets
         if isinstance(chosen, str):
             raise TypeError("datasets must be a list of names")
         names = None if chosen is None else tuple(name.strip("/") for name in chosen)
+        if own.group is not None:
+            return open_groups(source, options, own.group, partial(Hdf5Reader, chosen=names))
         return Hdf5Reader(source, options, names)
 
     def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
@@ -160,9 +168,9 @@ class _Field:
         """Whether a record exceeds the limit. Then only this field of the file cannot be read."""
         return self.found.record_bytes > self._limits.record_bytes
 
-    def read(self, cut: Cut, *, alone: bool) -> Any:
-        """Return records as a column. The runs of `cut` ascend and do not touch. `alone` means that the caller uses no
-        other threads."""
+    def read(self, cut: Cut, wanted: Any, *, alone: bool) -> Any:
+        """Return records as a column, which is later cast to the type `wanted`. The runs of `cut` ascend and do not touch.
+        `alone` means that the caller uses no other threads."""
         if self.is_refused:
             self._limits.check("record_bytes", self.found.record_bytes)
         values: np.ndarray | None = None
@@ -173,7 +181,7 @@ class _Field:
         if values is None:
             with self._lock:
                 values = self._by_libhdf5(cut)
-        return column(values, self.field.type)
+        return column(values, stored_type(self.field.type, wanted))
 
     def _by_libhdf5(self, cut: Cut) -> np.ndarray:
         import h5py
@@ -215,25 +223,35 @@ class _Field:
 
 
 class Hdf5Reader(Reader):
-    """One open HDF5 file."""
+    """One open HDF5 file, or one group of it."""
 
-    def __init__(self, source: Source, options: Options, chosen: tuple[str, ...] | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        options: Options,
+        chosen: tuple[str, ...] | None,
+        within: Within | None = None,
+    ) -> None:
         self._source = source
         self._path = source.path
-        self._lock = Lock()
-        self._file = open_file(source)
-        weakref.finalize(self, self._file.close)  # also when Python exits
+        self._group: Any = None if within is None else within.group.handle
+        self._lock = Lock() if within is None else within.lock
+        self._file = open_file(source) if within is None else within.file
+        if within is None:
+            weakref.finalize(self, self._file.close)  # also when Python exits
         try:
             with translated(self._path):
                 self._look(options, chosen)
         except BaseException:
-            self._file.close()
+            if within is None:
+                self._file.close()
             raise
         filters = {f for field in self._fields.values() for f in field.found.filters}
         self._compression = ", ".join(sorted(filters - {"shuffle", "fletcher32"}))
 
     def _look(self, options: Options, chosen: tuple[str, ...] | None) -> None:
-        tables, single = datasets(self._file, chosen, options.limits, self._source.size)
+        group = self._group
+        tables, single = datasets(self._file, chosen, options.limits, self._source.size, group)
         for name in chosen or ():
             if not any(f"{found.name}/".startswith(f"{name}/") for found in [*tables, *single]):
                 message = "the file has no such dataset or group, or it is empty"
@@ -244,7 +262,10 @@ class Hdf5Reader(Reader):
         self._step = _step([field for field in self._fields.values() if not field.is_refused])
         metadata = attributes(self._file.id)
         kept = metadata.pop(SCHEMA_ATTRIBUTE, None)
-        metadata |= _texts_of(single)
+        if group is None:
+            metadata |= _texts_of(single)
+        else:
+            kept = None  # it is about the whole file
         fields = [field.field for field in self._fields.values()]
         self._stored: Any = pa.schema(fields, metadata or None)
         self.schema = self._schema(options, kept)
@@ -309,8 +330,9 @@ class Hdf5Reader(Reader):
         with translated(self._path):
             for name in schema.names:
                 try:
-                    array = self._fields[name].read(cut, alone=records is not None)
-                    arrays.append(_as_lists(array, schema.field(name).type))
+                    wanted = schema.field(name).type
+                    array = self._fields[name].read(cut, wanted, alone=records is not None)
+                    arrays.append(_as_lists(array, wanted))
                 except FormatError as error:
                     if error.record is not None:
                         error.record = int(cut.records[error.record])

@@ -63,6 +63,9 @@ class ReadOptions:
     other_files: str = "error"
     """"error" raises an error for a file that is not an image, except text such as a README, and for an image that
     the table does not name. "ignore" skips such files."""
+    follow_links: bool = False
+    """True follows links to files and folders, also out of the folder. False reads only links to files in the folder;
+    any other link is an error."""
 
 
 class ImageFolderFormat(Format):
@@ -119,6 +122,10 @@ class ImageFolderReader(Reader):
     def __init__(self, source: Source, options: Options, own: ReadOptions) -> None:
         if not isinstance(source, Folder):
             raise UnsupportedError("is not a local folder", file=source.path)
+        if own.follow_links:
+            source.follow_links()
+        elif source.refused is not None:
+            raise source.refused
         self._folder = source
         self._path = source.path
         self._limits = options.limits

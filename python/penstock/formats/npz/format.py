@@ -9,6 +9,7 @@ The table has all arrays that have a first axis. They must have the same length;
 `arrays=`. Arrays without axes become metadata of the schema, and members other than ".npy" are skipped. A column that
 no single array can hold is stored as several arrays, whose names have endings such as `#offsets`, see `_columns.py`.
 Stored arrays are read in place, or mapped. Deflated arrays are inflated once (`members.py`).
+With `record="file"` the whole file is one record (`_whole.py`).
 """
 
 from __future__ import annotations
@@ -36,9 +37,17 @@ from penstock.errors import ChecksumError, PenstockError, SchemaError, Unsupport
 from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz._columns import table_of
 from penstock.formats.npz._comment import SCHEMA_COMMENT
+from penstock.formats.npz._whole import FILE_NAME, FileName, check_whole, whole_column
 from penstock.formats.npz.members import MEMORY_BYTES, InflatedPlace, inflated
 from penstock.formats.npz.zip_directory import DEFLATED, STORED, Directory, Member, read_directory
-from penstock.formats.numpy.arrays import ArraysReader, FilePlace, Place, StoredArray, check_size
+from penstock.formats.numpy.arrays import (
+    ArraysReader,
+    FilePlace,
+    Place,
+    StoredArray,
+    StoredColumn,
+    check_size,
+)
 from penstock.formats.numpy.npy_header import Header, parse_header
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
@@ -53,6 +62,9 @@ class NpzReadOptions:
 
     arrays: Sequence[str] | None = None
     """The arrays in the table; None for all that have a first axis."""
+    record: str = "row"
+    """"row": each row of the arrays is a record, so they must be of one length. "file": the file is one record, and each
+    array is a value of its own shape."""
 
 
 class NpzFormat(Format):
@@ -81,10 +93,12 @@ class NpzFormat(Format):
             UnsupportedError: an array holds objects, a member is encrypted, or raw=True.
             SchemaError: the arrays differ in length, or a field of schema= is not in the file.
         """
-        chosen = self.own_options(options).arrays
+        own = self.own_options(options)
+        if own.record not in ("row", "file"):
+            raise ValueError(f"record={own.record!r} is not 'row' or 'file'")
         try:
             directory = read_directory(source, options.limits)
-            return _open(source, options, directory, chosen)
+            return _open(source, options, directory, own)
         except PenstockError as error:
             raise error.at(file=source.path) from None
 
@@ -105,12 +119,14 @@ class NpzFormat(Format):
 
 
 def _open(
-    source: Source, options: Options, directory: Directory, chosen: Sequence[str] | None
+    source: Source, options: Options, directory: Directory, own: NpzReadOptions
 ) -> ArraysReader:
-    members = _chosen(directory, chosen)
+    members = _chosen(directory, own.arrays)
+    is_whole = own.record == "file"
     in_memory = _in_memory(members)
     checks: list[MemberCheck] = []
     arrays: dict[str, StoredArray] = {}
+    values: dict[str, StoredColumn] = {}
     metadata: dict[bytes, bytes] = {}
     for name, member in members.items():
         try:
@@ -119,14 +135,22 @@ def _open(
             if isinstance(place, FilePlace):
                 checks.append(MemberCheck(source, member, header.start, place.size))
                 check = checks[-1] if options.verifies else None
-            if header.shape:
+            if is_whole:
+                check_whole(header, options.limits)
+                values[name] = whole_column(name, header, place, source.path, check)
+            elif header.shape:
                 arrays[name] = StoredArray(header, place, source.path, check)
             elif (value := _text_of(header, place, check)) is not None:
                 metadata[name.encode("utf-8", "replace")] = value
         except PenstockError as error:
             raise error.at(field=name) from None
-    columns, num_records = table_of(arrays, options.limits)
-    comment, lost = _checked_comment(directory.comment, source, options)
+    if is_whole:
+        values.setdefault(FILE_NAME, FileName(source.path))
+        columns, num_records = list(values.values()), 1
+        comment, lost = b"", ()  # it would be about the rows
+    else:
+        columns, num_records = table_of(arrays, options.limits)
+        comment, lost = _checked_comment(directory.comment, source, options)
     return ArraysReader(
         columns,
         num_records,

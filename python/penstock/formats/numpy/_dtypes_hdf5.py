@@ -52,7 +52,8 @@ def marked_column(values: np.ndarray, type_: Any) -> Any:
     if "enum" in marks:
         return _named(values, marks["enum"], type_)
     if marks["vlen"] in (str, bytes):
-        return text_column(_joined([_as_bytes(value) for value in values]))
+        strings = _joined([_as_bytes(value) for value in values])
+        return strings if type_ == strings.type else text_column(strings)
     base = np.dtype(marks["vlen"])
     return _list_column(values, type_, base if base.kind == "S" else base.newbyteorder("="))
 
@@ -96,7 +97,11 @@ def text_column(array: Any) -> Any:
         try:
             value.decode()
         except UnicodeDecodeError as error:
-            raise FormatError(f"the text is not UTF-8: {error}", record=record) from None
+            raise FormatError(
+                f"the text is not UTF-8: {error}",
+                record=record,
+                hint='open(..., types={FIELD: "binary"}) reads bytes; damage="skip" leaves such records out',
+            ) from None
     raise FormatError("the text is not UTF-8")
 
 

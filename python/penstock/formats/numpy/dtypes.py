@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.types import DTYPE_KEY, is_bytes, is_fixed_tensor, is_text, storage_of
+from penstock.columns.types import (
+    DTYPE_KEY,
+    is_bytes,
+    is_fixed_tensor,
+    is_list,
+    is_text,
+    storage_of,
+)
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.formats.numpy._dtypes_hdf5 import (
     marked_column,
@@ -145,8 +152,22 @@ def _shaped(type_: Any, shape: tuple[int, ...]) -> Any:
 # -- values to columns ----------------------------------------------------------------------------
 
 
+def stored_type(type_: Any, wanted: Any) -> Any:
+    """Return the type in which values of `type_` are read, if a column of the type `wanted` is made of them: text is not
+    decoded if bytes are wanted."""
+    if pa.types.is_string(type_) and is_bytes(wanted):
+        return pa.binary()
+    if not (is_list(type_) and is_list(wanted)):
+        return type_
+    inner = stored_type(type_.value_type, wanted.value_type)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(inner, type_.list_size)
+    return pa.list_(inner)
+
+
 def column(values: np.ndarray, type_: Any) -> Any:
-    """Convert an array, whose first axis counts records, to a column of the type that `field_of` gave. Share memory if
+    """Convert an array, whose first axis counts records, to a column of the type that `field_of` gave, or of its
+    `stored_type`. Share memory if
     Arrow has the same bytes. Raise FormatError if a text is invalid, or a time is beyond Arrow's range."""
     dtype, kind, num_records = values.dtype, values.dtype.kind, len(values)
     if values.ndim > 1 or kind == "c":

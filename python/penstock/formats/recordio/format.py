@@ -98,6 +98,7 @@ class RecordIOFormat(FramedFormat):
         lossless=False,
         loses_dtypes=True,
         holds_images=True,
+        holds_text=False,
         has_raw_records=True,
     )
     read_options = RecordIOOptions

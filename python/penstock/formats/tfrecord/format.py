@@ -107,6 +107,7 @@ class TFRecordFormat(FramedFormat):
         has_checksums=True,
         has_raw_records=True,
         holds_examples=True,
+        holds_text=False,
         takes_descriptions=True,
     )
     read_options = TFRecordOptions

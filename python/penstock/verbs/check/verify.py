@@ -30,7 +30,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits, limits_from, raise_limit
 from penstock.overlay.file import has_overlays
-from penstock.overlay.reader import Overlays
+from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand, reading_index
@@ -96,7 +96,8 @@ def verify(
         (True, 3)
     """
     place = storage or LocalStorage()
-    paths = expand(source, place).paths
+    follows = format_options.get("follow_links") is True
+    paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
     examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)

@@ -23,6 +23,7 @@ from penstock.overlay.file import has_overlays
 from penstock.storage.local import LocalStorage
 from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._pictures import Pictures, pictures_of
+from penstock.verbs.convert._text_columns import TextColumns
 from penstock.verbs.convert.choice import Choice, chosen
 from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between
 
@@ -66,6 +67,8 @@ class Reading:
         images: tuple[str | Sequence[str] | None, dict[str, Any]],
         kind: Format,
         threads: int | None,
+        *,
+        finds_text: bool = False,
     ) -> None:
         self.dataset = dataset
         is_here = isinstance(dataset.files.storage, LocalStorage)
@@ -81,6 +84,9 @@ class Reading:
             dataset.schema, self._columns, rename, self._pictures, kind.info.holds_examples
         )
         self.kept = _kept_by(dataset, kind)
+        self._text: TextColumns | None = None
+        if finds_text and kind.info.holds_text:
+            self._text = TextColumns(self.schema, self._columns)
         self._delivered: Delivered | None = None
         if dataset.options.damage != "error":
             self._delivered = Delivered(dataset, self._columns, threads)
@@ -114,6 +120,15 @@ class Reading:
         damage = repr(self.dataset.options.damage)
         return [str(self.schema), digest, damage, repr(self._pictures)]
 
+    def _look_for_text(self, batch: pa.RecordBatch) -> None:
+        if self._text is not None:
+            self._text.add(batch)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of bytes whose values, as far as they were read, are all text."""
+        return () if self._text is None else self._text.names()
+
     def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield records [first, last) in the order of writing. With `lend`, byte strings may be views
         (`lending.lent_schema`), and the writer has to accept views."""
@@ -126,6 +141,7 @@ class Reading:
             if self._pictures is not None and self._pictures.is_rewritten:
                 batch = self._pictures.batch(batch, done, self._threads)
             done += batch.num_rows
+            self._look_for_text(batch)
             if seen is None or (lend and batch.schema != seen):
                 # The view types depend on the format of the shard. Without views, the schema is
                 # compared only once, because the comparison costs more than many batches.

@@ -173,7 +173,8 @@ def _publish(
         for number, final in enumerate(finals):
             _keep_text_index(journal.part_path(number), final, writing)
     journal.publish(finals, overwrite=overwrite)
-    return Summary(tuple(finals), reading.num_records, num_bytes, notes)
+    text = reading.text_columns
+    return Summary(tuple(finals), reading.num_records, num_bytes, notes, text)
 
 
 def _keep_text_index(path: str, final: str, writing: Writing) -> None:

@@ -119,7 +119,8 @@ def convert(
         format_options: options of the target format; an unknown option is an error.
 
     Returns:
-        A Summary of the written files, with notes on changed values.
+        A Summary of the written files, with notes on changed values. Without `text`, its `text_columns` lists the
+        columns of bytes that `text` could make strings, if the target format has strings.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -153,6 +154,7 @@ def convert(
         progress=progress,
         write_options=write_options,
         format_options=dict(format_options),
+        finds_text=text is None,
     )
     if types or text:
         source = _typed(source, types or {}, text or [], threads)
@@ -192,6 +194,8 @@ class How:
     progress: Progress | None = None
     write_options: Mapping[str, Any] | None = None
     format_options: dict[str, Any] = field(default_factory=dict[str, Any])
+    finds_text: bool = False
+    """Whether to look for columns of bytes that are text."""
 
 
 def write_chosen(
@@ -229,7 +233,10 @@ def write_chosen(
         if how.columns is None:
             dataset = dataset.complete()
         images = (how.images, asked)
-        reading = Reading(dataset, how.columns, how.rename, choice, images, kind, how.threads)
+        reading = Reading(
+            dataset, how.columns, how.rename, choice, images, kind, how.threads,
+            finds_text=how.finds_text,
+        )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
         writing = Writing(kind, options, written_options, how.index, how.threads)
         meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.datasets.dataset import Dataset
@@ -9,6 +10,8 @@ from penstock.datasets.open import open as open_dataset
 from penstock.limits import limits_from
 from penstock.overlay.file import find
 from penstock.storage.local import LocalStorage
+from penstock.verbs.fields._edit import Edit
+from penstock.verbs.fields._new_fields import Baked
 from penstock.verbs.fields.overlays import identify, overlays, remove_empty_folder, remove_overlay
 from penstock.verbs.fields.rewrite_journal import Journal
 
@@ -30,6 +33,31 @@ def left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
         journal.forget()  # newer overlays exist for written shards, so all shards are to be baked
         written = []
     return [shard for shard in range(len(paths)) if shard not in written]
+
+
+def baking(shown: Dataset, shards: Sequence[int]) -> Edit:
+    """Return the edit that writes into the records what overlays show.
+
+    Args:
+        shown: the shards to bake, with their overlays.
+        shards: the numbers of these shards in the job.
+    """
+    overlays = shown.files.overlays
+    assert overlays is not None, "there are overlays to bake"
+    own = shown.reopened(columns=None, overlays=False).schema.names
+    changed = overlays.changed(own)
+    new = _to_bake(list(overlays.fields), changed)
+    drop = tuple(old for old, now in changed.items() if now is None or now in new)
+    rename = tuple((old, now) for old, now in changed.items() if now and now not in new)
+    added = Baked(shown, new, shards) if new else None
+    return Edit(new=added, drop=drop, rename=rename, replace=True, is_baking=True)
+
+
+def _to_bake(new: list[str], changed: Mapping[str, str | None]) -> list[str]:
+    """Return the fields whose values are written: the fields of overlays, and each field whose old name another field
+    has now."""
+    taken = [now for old, now in changed.items() if old in new and now and now not in new]
+    return _to_bake([*new, *taken], changed) if taken else new
 
 
 def remove_overlays(path: str) -> None:

@@ -1,4 +1,4 @@
-"""New fields stored as an overlay, in files next to the shards. Values are computed shard by shard."""
+"""Changes stored as an overlay, in files next to the shards. New values are computed shard by shard."""
 
 from __future__ import annotations
 
@@ -10,20 +10,42 @@ import pyarrow as pa
 from penstock.contract.format import Chunk, Summary
 from penstock.datasets.dataset import Dataset
 from penstock.engine.pipeline import in_order
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, UnsupportedError
+from penstock.overlay.overlays import Overlays
+from penstock.overlay.view import Changes
+from penstock.verbs.fields._job import check_changes
 from penstock.verbs.fields._values import NewFields
 from penstock.verbs.fields.overlays import overlays, write_overlay
 
 _BATCH_RECORDS = 1 << 16
+_NAME_LENGTH = 60
+"""The maximum length of an overlay name made from its fields."""
+
+
+def name_of_added(dataset: Dataset, names: list[str]) -> str:
+    """Return the name of an overlay with new fields: their names. If an overlay has this name, but later overlays
+    dropped, renamed or replaced its fields, a number follows."""
+    plain = "+".join(names)[:_NAME_LENGTH]
+    shown = _overlays_of(dataset)
+    if all(shown.is_from(plain, name) for name in names):
+        return plain  # the same overlay again
+    return _free_name(dataset, plain)
+
+
+def _free_name(dataset: Dataset, plain: str) -> str:
+    taken = {overlay.name for overlay in overlays(dataset)}
+    numbered = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (plain, *numbered) if name not in taken)
+
+
+def _overlays_of(dataset: Dataset) -> Overlays:
+    return Overlays(dataset.paths, dataset.files.storage, dataset.options.limits)
 
 
 def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
     """Raise SchemaError if the records or another overlay already have one of the fields."""
     plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
-    known = set(plain.schema.names)
-    for other in overlays(dataset):
-        if other.name != overlay:
-            known.update(other.fields.names)
+    known = _overlays_of(dataset).names(plain.schema.names, but=overlay)
     for field in names:
         if field in known:
             raise SchemaError(
@@ -32,6 +54,33 @@ def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
                 file=dataset.paths[0],
                 hint="replace=True shows the new values instead of the old values",
             )
+
+
+def replace_beside(dataset: Dataset, new: NewFields, threads: int | None) -> Summary:
+    """Store new values of existing fields next to the shards."""
+    made = overlays(dataset)
+    if made and made[-1].num_shards > len(made[-1].shards):
+        again = sorted({*made[-1].fields.names} & {*new.reads})
+        if again:
+            # A call that was interrupted would compute some of the values a second time.
+            raise UnsupportedError(
+                f"the new values are computed from fields of the overlay {made[-1].name!r}, which "
+                f"{len(made[-1].shards)} of {made[-1].num_shards} files have",
+                file=made[-1].shards[0],
+                hint=f"if a call was interrupted, penstock fields remove SOURCE {made[-1].name}, then call again; "
+                "otherwise change the files with it and those without it in separate calls",
+            )
+    name = _free_name(dataset, "+".join(new.schema.names)[:_NAME_LENGTH])
+    return keep_beside(dataset, new, name, False, threads)
+
+
+def change_beside(dataset: Dataset, changes: Changes) -> Summary:
+    """Drop and rename fields in an overlay, without values."""
+    check_changes(changes.drop, changes.rename, dataset.schema.names, dataset.paths[0])
+    names = [*changes.drop, *changes.rename]
+    plain = f"{'drop' if changes.drop else 'rename'}-{'+'.join(names)}"[:_NAME_LENGTH]
+    name = _free_name(dataset, plain)
+    return write_overlay(dataset, name, pa.schema([]), lambda shard: (), changes=changes)
 
 
 def keep_beside(

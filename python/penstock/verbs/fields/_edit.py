@@ -14,6 +14,8 @@ from penstock.verbs.fields._values import NewFields
 
 REPLACE_HINT = "replace=True replaces the old values with the new values"
 
+BAKING = ["bake", (), (), True]
+
 
 @dataclass(frozen=True, slots=True)
 class Edit:
@@ -22,8 +24,14 @@ class Edit:
     rename: tuple[tuple[str, str], ...] = ()
     replace: bool = False
     """Whether new fields replace old fields of the same name."""
+    is_baking: bool = False
+    """Whether the changes are those of overlays."""
 
     def facts(self) -> Any:
+        if self.is_baking:
+            return (
+                BAKING  # overlays are removed while they are baked, so they cannot identify the job
+            )
         new = None if self.new is None else self.new.facts()
         return [new, self.drop, self.rename, self.replace]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock import formats
@@ -55,16 +55,23 @@ def check(job: Job, old: Dataset, todo: list[int]) -> None:
     _check_space(job, old, todo)
 
 
-def _check_names(edit: Edit, known: list[str], path: str) -> None:
-    for name in [*edit.drop, *(before for before, _ in edit.rename)]:
+def check_changes(
+    drop: Sequence[str], rename: Mapping[str, str], known: list[str], path: str
+) -> None:
+    """Raise SchemaError if a field to drop or rename does not exist, or the new name of a field does."""
+    for name in (*drop, *rename):
         if name not in known:
             message = f"no such field; there are: {', '.join(known)}"
             hint = 'open(..., infer_records="all") also finds fields that only later records have'
             raise SchemaError(message, field=name, file=path, hint=hint)
-    staying = {name for name in known if name not in dict(edit.rename)}
-    for _, after in edit.rename:
+    staying = {*known} - {*rename} - {*drop}
+    for after in rename.values():
         if after in staying:
             raise SchemaError("the records already have this field", field=after, file=path)
+
+
+def _check_names(edit: Edit, known: list[str], path: str) -> None:
+    check_changes(edit.drop, dict(edit.rename), known, path)
     for name in () if edit.new is None else edit.new.schema.names:
         if name in known and not edit.replace:
             message = "the records already have this field"

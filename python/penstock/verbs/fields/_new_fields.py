@@ -101,8 +101,6 @@ class _Constant(NewFields):
 class Baked(NewFields):
     """The fields of a dataset's overlays. `shards` has the number of each shard in the job."""
 
-    FACTS = "bake"
-
     def __init__(self, dataset: Dataset, names: list[str], shards: Sequence[int]) -> None:
         super().__init__(pa.schema([dataset.schema.field(name) for name in names]))
         self._firsts = dict(zip(shards, map(int, dataset.files.firsts[:-1]), strict=True))
@@ -114,10 +112,6 @@ class Baked(NewFields):
         del old
         begin = self._firsts[shard] + first
         return self._shown.take(np.arange(begin, begin + num_records))
-
-    def facts(self) -> Any:
-        # Overlays are removed while they are baked, so they cannot identify the job.
-        return self.FACTS
 
 
 class _Aligned(NewFields):

@@ -36,9 +36,8 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import Tail
 from penstock.storage.local_sink import Calls, close_as, sync_path
 from penstock.verbs.check import textindex
-from penstock.verbs.fields._edit import Edit, EditPart, edited, names_after
+from penstock.verbs.fields._edit import BAKING, Edit, EditPart, edited, names_after
 from penstock.verbs.fields._job import Job, check
-from penstock.verbs.fields._new_fields import Baked
 from penstock.verbs.fields._splicing import Output, Splicing, held_bytes
 from penstock.verbs.fields.rewrite_journal import Journal, alone_in, bytes_of, contents_of
 
@@ -95,7 +94,7 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
 def _old(dataset: Dataset, paths: list[str]) -> Dataset:
     """Return the dataset with all fields of its files. The caller's schema, which may leave out columns, is dropped,
     except for spliced Examples: their bytes are copied, whatever the schema is."""
-    is_plain = dataset.columns is None and not dataset.files.has_overlays
+    is_plain = dataset.columns is None and dataset.files.overlays is None
     if is_plain and paths == list(dataset.paths):
         old = dataset  # its index is already in memory
     else:
@@ -113,8 +112,7 @@ def _is_spliced(old: Dataset, place: int) -> bool:
 
 def journal_of_baking(paths: tuple[str, ...]) -> Journal:
     """Return the journal of baking overlays into these files. The files may be unreadable."""
-    facts = [Baked.FACTS, (), (), True]  # as in Edit.facts
-    return Journal(paths, paths, facts, in_place=True)
+    return Journal(paths, paths, BAKING, in_place=True)
 
 
 _AHEAD_BYTES = 16 << 20

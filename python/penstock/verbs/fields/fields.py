@@ -18,12 +18,19 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import SchemaError, UnsupportedError, not_local
+from penstock.overlay.view import Changes
 from penstock.storage.paths import index_option
-from penstock.verbs.fields._baking import bare, left_to_bake, remove_overlays
-from penstock.verbs.fields._beside import keep_beside, refuse_known
+from penstock.verbs.fields._baking import baking, bare, left_to_bake, remove_overlays
+from penstock.verbs.fields._beside import (
+    change_beside,
+    keep_beside,
+    name_of_added,
+    refuse_known,
+    replace_beside,
+)
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._job import Job
-from penstock.verbs.fields._new_fields import Baked, new_fields
+from penstock.verbs.fields._new_fields import new_fields
 from penstock.verbs.fields._only_where import OnlyMatched, OnlyWhere
 from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
 from penstock.verbs.fields.overlays import overlays
@@ -32,8 +39,6 @@ from penstock.verbs.progress import Progress
 from penstock.verbs.write.shards import Names
 
 Path = str | os.PathLike[str]
-_NAME_LENGTH = 60
-"""The maximum length of an overlay name made from its fields."""
 
 
 def add_fields(
@@ -127,7 +132,7 @@ def add_fields(
     how = How(overwrite, verify, index, threads, progress)
     if into is not None or in_place:
         return _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
-    called = name or "+".join(new.schema.names)[:_NAME_LENGTH]
+    called = name or name_of_added(dataset, new.schema.names)
     if not replace:
         refuse_known(dataset, new.schema.names, called)
     return keep_beside(dataset, new, called, overwrite, threads)
@@ -147,7 +152,8 @@ def drop_fields(
 ) -> Summary:
     """Remove fields from existing records. Everything else is copied unchanged.
 
-    The other arguments are as for `add_fields`; either `into` or `in_place` is required.
+    Without `into` and `in_place` the change is stored next to the shards, as an overlay, and nothing is rewritten. The
+    other arguments are as for `add_fields`.
 
     Args:
         source: as for `open`, or a Dataset.
@@ -167,9 +173,11 @@ def drop_fields(
     listed = (names,) if isinstance(names, str) else tuple(names)
     if not listed:
         raise ValueError("no field names to drop")
-    edit = Edit(drop=listed)
+    dataset = _opened(source)
+    if into is None and not in_place:
+        return change_beside(_shown(dataset), Changes(drop=listed))
     how = How(overwrite, verify, index, threads, progress)
-    return _rewrite(_opened(source), edit, into, in_place, how)
+    return _rewrite(dataset, Edit(drop=listed), into, in_place, how)
 
 
 def rename_fields(
@@ -186,7 +194,8 @@ def rename_fields(
 ) -> Summary:
     """Rename fields of existing records. Everything else is copied unchanged.
 
-    The other arguments are as for `add_fields`; either `into` or `in_place` is required.
+    Without `into` and `in_place` the change is stored next to the shards, as an overlay, and nothing is rewritten. The
+    other arguments are as for `add_fields`.
 
     Args:
         source: as for `open`, or a Dataset.
@@ -208,6 +217,8 @@ def rename_fields(
         raise ValueError("no fields to rename")
     if len(set(names.values())) < len(names):
         raise SchemaError("two fields would have the same name")
+    if into is None and not in_place:
+        return change_beside(_shown(dataset), Changes(rename=dict(names)))
     edit = Edit(rename=tuple(names.items()))
     how = How(overwrite, verify, index, threads, progress)
     return _rewrite(dataset, edit, into, in_place, how)
@@ -231,8 +242,9 @@ def replace_fields(
 ) -> Summary:
     """Replace the values of fields in existing records. Everything else is copied unchanged.
 
-    The old values are removed from the records, so a reader finds only the new values. The other arguments are as for
-    `add_fields`; either `into` or `in_place` is required.
+    With `into` or `in_place` the old values are removed from the records, so every reader finds only the new values.
+    Without them the new values are stored next to the shards, as an overlay, and nothing is rewritten. The other
+    arguments are as for `add_fields`.
 
     Args:
         source: as for `open`, or a Dataset.
@@ -254,7 +266,8 @@ def replace_fields(
         >>> ps.open("two.tfrecord")[1]["label"]
         8
     """
-    dataset = _opened(source)
+    is_beside = into is None and not in_place
+    dataset = _shown(_opened(source)) if is_beside else _opened(source)
     unchanged = _unchanged(dataset) if in_place else None
     if where is not None:
         unchanged = (unchanged or dataset).filter(where)
@@ -272,6 +285,8 @@ def replace_fields(
         new = OnlyMatched(dataset, new)
     if where is not None:
         new = OnlyWhere(dataset, new, where)
+    if is_beside:
+        return replace_beside(dataset, new, threads)
     edit = Edit(new=new, replace=True)
     how = How(overwrite, verify, index, threads, progress)
     return _rewrite(dataset, edit, into, in_place, how)
@@ -318,10 +333,9 @@ def bake_fields(
         journal.load()
         journal.forget()  # this was the only step left
         return Summary(paths, len(plain), sum(map(os.path.getsize, paths)))
-    names = list(dict.fromkeys(name for overlay in kept for name in overlay.fields.names))
     # Already baked shards are not opened, because their fields may have other types.
     shown = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
-    edit = Edit(new=Baked(shown, names, left), replace=True)
+    edit = baking(shown, left)
     how = How(overwrite, verify, index, threads, progress)
     published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
     return _rewrite(plain, edit, into, in_place, how, published)
@@ -338,6 +352,13 @@ def _opened(source: Any, checksums: Any = "all") -> Dataset:
     if isinstance(source, Dataset):
         return source.whole("changing fields")
     return open_dataset(source, checksums=checksums)
+
+
+def _shown(dataset: Dataset) -> Dataset:
+    """Return the dataset with its overlays and all columns, as a further overlay changes it."""
+    if dataset.columns is None and dataset.files.overlays is not None:
+        return dataset
+    return dataset.reopened(columns=None, overlays=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,11 +382,12 @@ def _rewrite(
 ) -> Summary:
     if (into is None) == (not in_place):
         raise ValueError("pass either into= or in_place=True")
-    if dataset.files.has_overlays and not isinstance(edit.new, Baked):
+    if dataset.files.overlays is not None and not edit.is_baking:
         raise UnsupportedError(
             "these files have overlays, which would be lost",
             file=dataset.paths[0],
-            hint="run penstock fields bake --in-place SOURCE first; open(..., overlays=False) drops them",
+            hint="run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep "
+            "the change next to the files too; open(..., overlays=False) drops them",
         )
     targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
     index, threads = index_option(how.index), checked_threads(how.threads)

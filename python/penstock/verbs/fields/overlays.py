@@ -16,6 +16,7 @@ from penstock.errors import ChangedError, SchemaError, UnsupportedError
 from penstock.limits import limits_from
 from penstock.overlay.file import Overlay, OverlayWriter, find, folder_of, name_in, path_of
 from penstock.overlay.identity import Identity, identity_of
+from penstock.overlay.view import Changes
 from penstock.storage.base import Sink
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import sync_path
@@ -24,8 +25,9 @@ from penstock.storage.paths import expand
 
 @dataclass(frozen=True, slots=True)
 class OverlayInfo:
-    """Fields stored in files next to shards. `shards` lists the files that have the overlay, out of `num_shards`. If
-    several overlays have the same field, the highest `sequence` takes precedence."""
+    """Fields stored in files next to shards, and fields that are dropped or renamed there. `shards` lists the files
+    that have the overlay, out of `num_shards`. Overlays are applied in the order of `sequence`, so the latest value of
+    a field is read."""
 
     name: str
     sequence: int
@@ -33,6 +35,9 @@ class OverlayInfo:
     shards: tuple[str, ...]
     num_shards: int
     num_bytes: int
+    dropped: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Pairs of old and new name."""
 
 
 def overlays(source: Any) -> list[OverlayInfo]:
@@ -72,6 +77,8 @@ def _info(name: str, parts: list[tuple[str, Overlay]], num_shards: int) -> Overl
         tuple(path for path, _ in parts),
         num_shards,
         sum(overlay.num_bytes for _, overlay in parts),
+        newest.changes.drop,
+        tuple(newest.changes.rename.items()),
     )
 
 
@@ -151,6 +158,9 @@ def _local(storage: Any) -> LocalStorage:
 # -- writing --------------------------------------------------------------------------------------
 
 
+_NOTHING = Changes()
+
+
 def write_overlay(
     dataset: Dataset,
     name: str,
@@ -158,6 +168,7 @@ def write_overlay(
     columns_of_shard: Callable[[int], Iterable[pa.RecordBatch]],
     *,
     overwrite: bool = False,
+    changes: Changes = _NOTHING,
 ) -> Summary:
     """Write an overlay for every shard of a dataset.
 
@@ -171,6 +182,7 @@ def write_overlay(
         schema: the schema of the new fields.
         columns_of_shard: returns the values for one shard's records, in order, as batches of any length.
         overwrite: replace an overlay of this name; the new overlay then counts as the latest.
+        changes: the fields that it drops or renames.
 
     Raises:
         FileExistsError: there is an overlay of this name with other values.
@@ -178,7 +190,7 @@ def write_overlay(
         SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
     storage = _local(dataset.files.storage)
-    _refuse_repeated(schema.names, dataset.paths)
+    _refuse_repeated(schema.names, changes, dataset.paths)
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
     waiting: list[tuple[int, Sink]] = []
@@ -190,7 +202,7 @@ def write_overlay(
             is_replaced = overwrite or old is not None
             sink = storage.sink(path_of(path, name), overwrite=is_replaced, like=path)
             waiting.append((shard, sink))
-            writer = OverlayWriter(sink, name, sequence, schema)
+            writer = OverlayWriter(sink, name, sequence, schema, changes)
             for batch in columns_of_shard(shard):
                 writer.write(batch)
             writer.finish(identify(dataset, shard))
@@ -211,8 +223,8 @@ def write_overlay(
     return Summary(made, num_records, num_bytes)
 
 
-def _refuse_repeated(names: list[str], paths: tuple[str, ...]) -> None:
-    if not names or len(set(names)) < len(names):
+def _refuse_repeated(names: list[str], changes: Changes, paths: tuple[str, ...]) -> None:
+    if not (names or changes) or len(set(names)) < len(names):
         raise SchemaError("an overlay needs fields, each with a different name")
     if len(set(map(os.path.realpath, paths))) < len(paths):
         raise ValueError("the dataset contains a file twice, so it cannot have an overlay")

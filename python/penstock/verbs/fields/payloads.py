@@ -258,7 +258,7 @@ def _payloads_of(dataset: Dataset) -> Dataset | None:
     """
     is_inferred = dataset.options.schema is None and InferredFrom.of(dataset.schema) is not None
     is_inferred = is_inferred and not dataset.schema.equals(RAW_SCHEMA)
-    if not is_inferred or dataset.options.damage != "error" or dataset.files.has_overlays:
+    if not is_inferred or dataset.options.damage != "error" or dataset.files.overlays is not None:
         return None
     if not _is_of_examples(dataset):
         return None
@@ -278,7 +278,7 @@ def read_alike(sides: tuple[Side, Side]) -> None:
 
 def _keeps_schema(dataset: Dataset) -> bool:
     files = dataset.files
-    is_whole = dataset.options.damage == "error" and not files.has_overlays
+    is_whole = dataset.options.damage == "error" and files.overlays is None
     # The meaning of such names depends on the records.
     is_plain = not any(part_and_key(n) or n == RECORD for n in dataset.schema.names)
     return files.types == "kept" and is_whole and is_plain and _is_of_examples(dataset)

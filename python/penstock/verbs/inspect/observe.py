@@ -206,7 +206,7 @@ def _observe_bytes(array: pa.Array, seen: Seen, is_countless: bool) -> None:
     if not len(sizes):
         return
     _note_images(array, seen)
-    seen.num_not_text = 0 if not seen.images and _all_text(array) else 1
+    seen.num_not_text = 0 if not seen.images and all_text(array) else 1
     if sizes.max() > DISTINCT_BYTES:
         seen.distinct.forgo()
     elif not is_countless:
@@ -258,10 +258,18 @@ def _note_images(array: pa.Array, seen: Seen) -> None:
             side.add(np.array(pixels, np.int64))
 
 
-def _all_text(array: pa.Array) -> bool:
+def all_text(array: pa.Array) -> bool:
     """Whether all values are UTF-8 and the first values look like text."""
-    if any(describe.text(data) is None for data in _data_of(array, _TEXT_SAMPLE)):
-        return False
+    return first_are_text(array) and is_utf_8(array)
+
+
+def first_are_text(array: pa.Array) -> bool:
+    """Whether the first values look like text."""
+    return all(describe.text(data) is not None for data in _data_of(array, _TEXT_SAMPLE))
+
+
+def is_utf_8(array: pa.Array) -> bool:
+    """Whether all values are UTF-8."""
     values: Any = _plain(array)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return True

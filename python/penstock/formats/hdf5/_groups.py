@@ -1,0 +1,231 @@
+"""Groups of an HDF5 file that each hold a table, such as the demonstrations of a robot, as one table."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.batches import check_records, conform, empty_columns, projected
+from penstock.columns.selection import Projection, Selection
+from penstock.contract.added import AddedReader
+from penstock.contract.format import Chunk, Options, Reader
+from penstock.engine.locks import Lock
+from penstock.errors import SchemaError
+from penstock.formats.hdf5._file import MOST_DATASETS, h5py_or_error, open_file, translated
+from penstock.storage.base import Source
+
+EPISODE = "episode"
+_DIGITS = re.compile(r"(\d+)")
+
+
+class Group(NamedTuple):
+    """A group of a file, by its path and its handle in h5py."""
+
+    path: str
+    handle: Any
+
+
+def matching(file: Any, pattern: str) -> list[Group]:
+    """Return the groups whose paths match a pattern such as "data/demo_*", in which * and ? stand for parts of one name.
+    Numbers in names are compared as numbers. Only hard links are followed.
+
+    Raises:
+        SchemaError: there are none.
+    """
+    found = [Group("", file.id)]
+    for part in pattern.strip("/").split("/"):
+        found = [inner for group in found for inner in _inside(group, part)]
+    if not found:
+        known = ", ".join(group.path for group in _inside(Group("", file.id), "*"))
+        raise SchemaError(f"no group matches {pattern!r}; groups of the file: {known}", hint=_HINT)
+    return found[:MOST_DATASETS]
+
+
+def _inside(group: Group, pattern: str) -> list[Group]:
+    h5py = h5py_or_error()
+    names: list[bytes] = []
+    group.handle.links.iterate(names.append, order=h5py.h5.ITER_NATIVE)
+    found: list[Group] = []
+    for raw in names:
+        name = raw.decode("utf-8", "replace")
+        is_hard = group.handle.links.get_info(raw).type == h5py.h5l.TYPE_HARD
+        if is_hard and fnmatchcase(name, pattern):
+            handle = h5py.h5o.open(group.handle, raw)
+            if isinstance(handle, h5py.h5g.GroupID):
+                found.append(Group(f"{group.path}/{name}".strip("/"), handle))
+    return sorted(found, key=lambda one: natural(one.path))
+
+
+def natural(name: str) -> list[Any]:
+    """Return a sort key that puts demo_2 before demo_10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _DIGITS.split(name)]
+
+
+def shown_names(groups: Sequence[Group], pattern: str) -> list[str]:
+    """Return the names of groups, without the first parts of their paths, which are the same for all."""
+    parts = pattern.strip("/").split("/")
+    fixed = 0
+    while fixed < len(parts) - 1 and not re.search(r"[*?\[]", parts[fixed]):
+        fixed += 1
+    return ["/".join(group.path.split("/")[fixed:]) for group in groups]
+
+
+class Within(NamedTuple):
+    """An open file, its lock, and the group in it to read."""
+
+    file: Any
+    lock: Lock
+    group: Group
+
+
+def open_groups(
+    source: Source, options: Options, pattern: str, open_table: Callable[..., Reader]
+) -> GroupsReader:
+    """Open the groups that match a pattern, with the schema of the first that has datasets.
+
+    Args:
+        open_table: opens one group, given `source`, `options` and `within`.
+    """
+    lock, file = Lock(), open_file(source)
+    tables: list[Reader] = []
+    used: list[Group] = []
+    inside: Options | None = None
+    try:
+        with translated(source.path):
+            for group in matching(file, pattern):
+                within = Within(file, lock, group)
+                if inside is None:
+                    first = open_table(source, replace(options, schema=None), within=within)
+                    if not len(first.schema):
+                        continue
+                    inside = _inside_options(options, first.schema)
+                tables.append(_opened(source, options, inside, within, open_table))
+                used.append(group)
+            if not tables:
+                raise SchemaError(f"the groups {pattern!r} have no datasets with a first axis")
+        names = shown_names(used, pattern)
+        reader = GroupsReader(source, file, lock, tables, names, options.schema)
+    except BaseException:
+        file.close()
+        raise
+    weakref.finalize(reader, file.close)  # also when Python exits
+    return reader
+
+
+def _opened(
+    source: Source,
+    options: Options,
+    inside: Options,
+    within: Within,
+    open_table: Callable[..., Reader],
+) -> Reader:
+    """Open one group. With the caller's schema, fields that the group lacks are null."""
+    try:
+        return open_table(source, inside, within=within)
+    except SchemaError as error:
+        lacks = set(error.lacks)
+        asked = inside.schema
+        is_nullable = all(asked.field(name).nullable for name in lacks)
+        if options.schema is None or not (lacks and is_nullable) or lacks.issuperset(asked.names):
+            # Not `error` itself: it would be read as fields that the whole file lacks.
+            message = f"the group {within.group.path}: {error.message}"
+            raise SchemaError(message, field=error.field, hint=error.hint) from None
+    stored = pa.schema([field for field in asked if field.name not in lacks], asked.metadata)
+    table = open_table(source, replace(inside, schema=stored), within=within)
+    return AddedReader(table, asked, {name: pa.nulls(1, asked.field(name).type) for name in lacks})
+
+
+def _inside_options(options: Options, first: pa.Schema) -> Options:
+    """Return the options for opening the groups, whose fields may be those of `first`."""
+    if options.schema is None:
+        return replace(options, schema=first, settled=True)
+    own = [f for f in options.schema if f.name != EPISODE or EPISODE in first.names]
+    return replace(options, schema=pa.schema(own, options.schema.metadata))
+
+
+class GroupsReader(Reader):
+    """The records of several tables of a file, one table after another, with the name of the table."""
+
+    def __init__(
+        self,
+        source: Source,
+        file: Any,
+        lock: Lock,
+        tables: list[Reader],
+        names: list[str],
+        asked: pa.Schema | None,
+    ) -> None:
+        self._source = source
+        self._file = file
+        self._lock = lock
+        self._tables = tables
+        self._names = pa.array(names, pa.string())
+        self._firsts = np.cumsum([0, *(table.num_records for table in tables)])
+        self._own = tables[0].schema
+        fields = list(self._own)
+        if EPISODE not in self._own.names:
+            fields.append(pa.field(EPISODE, pa.dictionary(pa.int32(), pa.string())))
+        made = pa.schema(fields, self._own.metadata)
+        self.schema: pa.Schema = made if asked is None else asked
+
+    @property
+    def num_records(self) -> int:
+        return int(self._firsts[-1])
+
+    @property
+    def compression(self) -> str | None:
+        return self._tables[0].compression
+
+    def chunks(self) -> Iterator[Chunk[tuple[int, Chunk[Any]]]]:
+        for number, table in enumerate(self._tables):
+            first = int(self._firsts[number])
+            for inner in table.chunks():
+                yield Chunk(
+                    first + inner.first_record, inner.num_records, inner.start_byte, inner.end_byte, (number, inner)
+                )  # fmt: skip
+
+    def pick(
+        self, records: np.ndarray
+    ) -> Iterable[tuple[Chunk[tuple[int, Chunk[Any]]], np.ndarray]]:
+        check_records(records, self.num_records, self._source.path)
+        tables = np.searchsorted(self._firsts, records, "right") - 1
+        for run in np.split(np.arange(len(records)), np.flatnonzero(np.diff(tables)) + 1):
+            if len(run):
+                number = int(tables[run[0]])
+                first = int(self._firsts[number])
+                for inner, chosen in self._tables[number].pick(records[run] - first):
+                    at = first + inner.first_record
+                    chunk = Chunk(at, inner.num_records, 0, self._source.size, (number, inner))
+                    assert chosen is not None, "a table of HDF5 picks records by number"
+                    yield chunk, chosen
+
+    def decode(
+        self, chunk: Chunk[tuple[int, Chunk[Any]]], records: Selection, columns: Projection
+    ) -> pa.RecordBatch:
+        schema: Any = projected(self.schema, columns, self._source.path)
+        number, inner = chunk.data
+        own = [name for name in schema.names if name in self._own.names]
+        batch = self._tables[number].decode(inner, records, own)
+        count = inner.num_records if records is None else len(records)
+        if len(own) == len(schema.names):
+            return batch if own else empty_columns(count)
+        codes = pa.array(np.full(count, number, np.int32))
+        episode = pa.DictionaryArray.from_arrays(codes, self._names)
+        arrays = [episode if name not in own else batch.column(name) for name in schema.names]
+        made = pa.RecordBatch.from_arrays(arrays, schema.names, metadata=schema.metadata)
+        return conform(made, schema, self._source.path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+        self._source.close()
+
+
+_HINT = 'open(..., group="data/*") reads the groups directly in data'

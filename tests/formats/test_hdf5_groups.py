@@ -1,0 +1,134 @@
+"""HDF5 files of many demonstrations: `group="data/*"`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+
+h5py = pytest.importorskip("h5py")
+DEMOS = [0, 1, 2, 10]
+
+
+def steps(demo: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(demo)
+    count = 3 + demo
+    return {
+        "actions": rng.random((count, 7)).astype(np.float32),
+        "dones": np.arange(count) == count - 1,
+        "obs/eef": rng.random((count, 3)),
+    }
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A file as robomimic writes it."""
+    with h5py.File(tmp_path / "demos.hdf5", "w") as file:
+        for demo in reversed(DEMOS):
+            group = file.create_group(f"data/demo_{demo}")
+            group.attrs["num_samples"] = 3 + demo
+            for name, values in steps(demo).items():
+                group.create_dataset(name, data=values, chunks=(2, *values.shape[1:]))
+        file["data"].attrs["env_args"] = "{}"
+        file["mask/train"] = np.array([b"demo_0", b"demo_1"])
+    return tmp_path / "demos.hdf5"
+
+
+def expected() -> list[dict[str, Any]]:
+    return [
+        {name: values[step] for name, values in steps(demo).items()} | {"episode": f"demo_{demo}"}
+        for demo in DEMOS
+        for step in range(3 + demo)
+    ]
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    assert list(found) == list(wanted)
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value)
+
+
+def test_the_steps_of_all_demonstrations_are_records_in_the_order_of_their_numbers(
+    path: Path,
+) -> None:
+    ds = ps.open(path, group="data/*")
+    wanted = expected()
+    assert len(ds) == len(wanted)
+    for record, step in zip(ds, wanted, strict=True):
+        same(record, step)
+    for number in (0, 2, 3, 11, 24):
+        same(ds[number], wanted[number])
+
+
+def test_records_in_any_order_are_those_of_a_scan(path: Path) -> None:
+    ds = ps.open(path, group="data/demo_*")
+    numbers = np.random.default_rng(0).integers(0, len(ds), 200)
+    assert ds.take(numbers).to_pylist() == [ds.to_table().to_pylist()[n] for n in numbers]
+    assert ds.take([]).num_rows == 0
+
+
+def test_episodes_can_be_chosen_and_loaded(path: Path, tmp_path: Path) -> None:
+    ds = ps.open(path, group="data/*")
+    assert ds.count('episode == "demo_2"') == 5
+    loader = ps.Loader(ds, 5, order=ps.Shuffled(seed=0))
+    seen = np.concatenate([batch["episode"] for batch in loader])
+    assert loader.class_names["episode"] == [f"demo_{demo}" for demo in DEMOS]
+    assert np.bincount(seen).tolist() == [3 + demo for demo in DEMOS]
+    assert ps.verify(path, group="data/*").num_records == len(ds)
+    ps.convert(ds, tmp_path / "steps.parquet", prove=True)
+    assert ps.open(tmp_path / "steps.parquet")[24]["episode"] == "demo_10"
+
+
+def test_datasets_and_columns_choose_fields_within_the_groups(path: Path) -> None:
+    ds = ps.open(path, group="data/*", datasets=["obs", "dones"])
+    assert ds.schema.names == ["dones", "obs/eef", "episode"]
+    asked = pa.schema([("episode", pa.string()), ("dones", pa.bool_())])
+    assert ps.open(path, group="data/*", columns=["episode"])[3] == {"episode": "demo_1"}
+    assert ps.open(path, group="data/*", schema=asked)[2] == {"episode": "demo_0", "dones": True}
+
+
+def test_a_pattern_may_name_one_group_or_several_levels(path: Path) -> None:
+    ds = ps.open(path, group="data/demo_10")
+    assert (len(ds), ds[0]["episode"]) == (13, "demo_10")
+    with h5py.File(path, "a") as file:
+        file["more/demo_0/actions"] = np.zeros((2, 7), np.float32)
+    ds = ps.open(path, group="*/demo_*", datasets=["actions"])
+    assert (len(ds), ds[24]["episode"], ds[25]["episode"]) == (27, "data/demo_10", "more/demo_0")
+
+
+def test_a_field_called_episode_stays(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data/x/episode"] = np.array([7, 8])
+    assert ps.open(tmp_path / "a.h5", group="data/*").to_table().to_pydict() == {"episode": [7, 8]}
+
+
+def test_groups_that_differ_are_errors_that_say_where(path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        file["data/demo_11/actions"] = np.zeros((2, 7), np.float32)
+    with pytest.raises(ps.SchemaError) as caught:
+        ps.open(path, group="data/*")
+    assert caught.value.file == str(path)
+    assert "data/demo_11" in str(caught.value)
+    asked = pa.schema([("actions", pa.list_(pa.float32(), 7)), ("dones", pa.bool_())])
+    dones = ps.open(path, group="data/*", schema=asked).to_table().column("dones").to_pylist()
+    assert dones == [step["dones"] for step in expected()] + [None, None]
+    with pytest.raises(ps.SchemaError, match=r"no group matches 'nothing/\*'.*data, mask"):
+        ps.open(path, group="nothing/*")
+    with h5py.File(path, "a") as file:
+        file.create_group("empty")
+    with pytest.raises(ps.SchemaError, match="no datasets with a first axis"):
+        ps.open(path, group="empty")
+
+
+def test_links_to_other_files_are_not_followed(path: Path, tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "b.h5", "w") as file:
+        file["far"] = h5py.ExternalLink(str(path), "/data/demo_0")
+        file["soft"] = h5py.SoftLink("/near")
+        file["near/x"] = np.arange(3)
+    ds = ps.open(tmp_path / "b.h5", group="*")
+    assert set(ds.to_table().column("episode").to_pylist()) == {"near"}

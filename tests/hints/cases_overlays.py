@@ -1,0 +1,112 @@
+"""Hints of overlays that drop, rename and replace fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from steps import Case, Cases, cli, rows
+
+import penstock as ps
+
+SHARDS = ["a.tfrecord", "b.tfrecord"]
+
+
+def a_dropped_field_is_read() -> Case:
+    ps.write({"a": [1], "b": [2]}, "a.tfrecord")
+    ps.drop_fields("a.tfrecord", "b")
+    schema = pa.schema([("b", pa.int64())])
+
+    def advised() -> None:
+        assert "drop-b" in cli("fields list a.tfrecord")
+        assert rows("a.tfrecord", schema=schema, overlays=False) == [{"b": 2}]
+
+    return Case(lambda: ps.open("a.tfrecord", schema=schema), advised)
+
+
+def _renamed_in_one() -> None:
+    for number, path in enumerate(SHARDS):
+        ps.write({"a": [number]}, path)
+    ps.rename_fields(SHARDS[1], {"a": "b"})
+
+
+def a_change_of_one_file_is_removed() -> Case:
+    _renamed_in_one()
+
+    def removed() -> None:
+        cli("fields remove a.tfrecord b.tfrecord rename-a")
+        assert rows(SHARDS) == [{"a": 0}, {"a": 1}]
+
+    return Case(lambda: ps.open(SHARDS), removed, REMOVED)
+
+
+def a_change_of_one_file_is_not_read() -> Case:
+    _renamed_in_one()
+
+    def without() -> None:
+        assert rows(SHARDS, overlays=False) == [{"a": 0}, {"a": 1}]
+
+    return Case(lambda: ps.open(SHARDS), without, REMOVED)
+
+
+def a_bake_of_one_file_is_finished() -> Case:
+    for number, path in enumerate(SHARDS):
+        ps.write({"a": [number]}, path)
+    ps.rename_fields(SHARDS, {"a": "b"})
+    ps.bake_fields(SHARDS[0], in_place=True)
+
+    def finished() -> None:
+        ps.bake_fields(SHARDS[1], in_place=True)
+        assert rows(SHARDS) == [{"b": 0}, {"b": 1}]
+
+    return Case(lambda: ps.open(SHARDS), finished, REMOVED)
+
+
+def _doubled(batch: pa.RecordBatch) -> dict[str, Any]:
+    return {"a": [2 * value.as_py() for value in batch["a"]]}
+
+
+def _doubled_in_one() -> Callable[..., Any]:
+    for path in SHARDS:
+        ps.write({"a": [1]}, path)
+    ps.replace_fields(SHARDS[0], _doubled, reads=["a"])
+    return lambda source=SHARDS: ps.replace_fields(source, _doubled, reads=["a"])
+
+
+def an_interrupted_change_is_made_again() -> Case:
+    change = _doubled_in_one()
+
+    def again() -> None:
+        cli("fields remove a.tfrecord b.tfrecord a")
+        change()
+        assert rows(SHARDS) == [{"a": 2}] * 2
+
+    return Case(change, again, TWICE)
+
+
+def the_other_file_is_changed() -> Case:
+    change = _doubled_in_one()
+
+    def others() -> None:
+        change(SHARDS[1])
+        assert rows(SHARDS) == [{"a": 2}] * 2
+
+    return Case(change, others, TWICE)
+
+
+REMOVED = "penstock fields remove SOURCE rename-a; if bake_fields was interrupted, call it again; or open(..., overlays=False)"
+TWICE = "if a call was interrupted, penstock fields remove SOURCE a, then call again; otherwise change the files with it and those without it in separate calls"
+
+CASES: Cases = {
+    "'open(..., overlays=False); penstock fields list shows the overlays'": a_dropped_field_is_read,
+    "f'penstock fields remove SOURCE {overlay.name}; if bake_fields was interrupted, call it again; or open(..., overlays=False)'": (
+        a_change_of_one_file_is_removed,
+        a_change_of_one_file_is_not_read,
+        a_bake_of_one_file_is_finished,
+    ),
+    "f'if a call was interrupted, penstock fields remove SOURCE {made[-1].name}, then call again; otherwise change the files with it and those without it in separate calls'": (
+        an_interrupted_change_is_made_again,
+        the_other_file_is_changed,
+    ),
+}
