@@ -29,7 +29,7 @@ _INT64 = np.iinfo(np.int64)
 _HINT = "open(..., hive=False), which leaves the names of folders alone"
 
 
-def folder_of_keys(source: Any, paths: Sequence[str]) -> str | bool:
+def folders_with_keys(source: Any, paths: Sequence[str]) -> str | bool:
     """The folder that `source` is, if all its files are in subfolders for the same keys; else False."""
     if not isinstance(source, (str, os.PathLike)):
         return False

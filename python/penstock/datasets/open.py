@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
-from penstock.datasets._hive import folder_of_keys
+from penstock.datasets._hive import folders_with_keys
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
@@ -134,7 +134,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": folder_of_keys(source, paths) if hive is None and not raw else bool(hive),
+        "hive": folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": storage,
         "format_options": dict(format_options),
