@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.cases import (
     access,
     arrays,
+    choosing,
     containers,
     fields,
     images,
@@ -20,6 +21,7 @@ CASES: tuple[Case, ...] = (
     *reading.CASES,
     *writing.CASES,
     *fields.CASES,
+    *choosing.CASES,
     *access.CASES,
     *containers.CASES,
     *arrays.CASES,

@@ -27,6 +27,13 @@ CASES = (
         ),
     ),
     Case(
+        name="load-buckets",
+        says="shuffled batches of 64 of 100,000 lists of 1 to 499 numbers, all padded to 512, or to the "
+        "smallest of four lengths that a bucket's lists fit",
+        size="",
+        goals=(Goal("penstock: buckets", at_least=0.9, of="penstock: pad_to"),),
+    ),
+    Case(
         name="load-resume",
         says="seconds to open 1,000,000,000 records, go on from a state in shuffled order, and have "
         "the next batch of 256",

@@ -16,6 +16,7 @@ ENGINES = (
     "datasets",
     "lance",
     "parquet",
+    "polars",
     "limit",
     "containers_rivals",
     "mxnet",

@@ -6,6 +6,10 @@ import os
 import tempfile
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from benchmarks.data import TAKE_BATCHES, TAKE_RECORDS, Data
 from benchmarks.job import Job, Outcome
@@ -69,7 +73,36 @@ def resume(position: int) -> Callable[[Data | None], Job]:
     return make
 
 
+LISTS = 100_000
+
+
+def padded(**options: Any) -> Callable[[Data | None], Job]:
+    """Batches of lists of different lengths."""
+
+    def make(data: Data | None) -> Job:
+        import penstock as ps
+
+        path = Path(os.environ["BENCHMARKS_TMPFS"]) / "lists.tfrecord"
+        if not path.exists():
+            lengths = np.random.default_rng(0).integers(1, 500, LISTS)
+            ps.write({"tokens": [np.arange(length) for length in lengths]}, path)
+        loader = ps.Loader(ps.open(path), 64, order=ps.Shuffled(seed=0), threads=2, **options)
+
+        def work(check: bool) -> Outcome:
+            count = sum(len(batch["tokens"]) for batch in loader)
+            assert count == LISTS
+            return Outcome(count)
+
+        return Job(work)
+
+    return make
+
+
 JOBS = {
+    "load-buckets": {
+        "pad_to": padded(pad_to={"tokens": 512}),
+        "buckets": padded(buckets={"tokens": [64, 128, 256, 512]}),
+    },
     "load-resume": {
         f"loader, at record {position:,}": resume(position)
         for position in (1_000, 1_000_000, 500_000_000)

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.data import Data
 from benchmarks.engines import (
     arrays_penstock,
+    choosing_penstock,
     containers_penstock,
     fields_penstock,
     images_penstock,
@@ -268,6 +269,7 @@ JOBS = {
     },
     "memory-large": {"plain, columns": columns(2, batch_records=None), "plain, undecoded": raw(2)},
     **fields_penstock.JOBS,
+    **choosing_penstock.JOBS,
     **containers_penstock.JOBS,
     **arrays_penstock.JOBS,
     **loading_penstock.JOBS,

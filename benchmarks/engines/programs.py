@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks import pictures
 from benchmarks.data import Data
 from benchmarks.job import Job, Outcome
@@ -116,6 +118,22 @@ def write(tf: Any, data: Data) -> Callable[[bool], Outcome]:
 
 def images(tf: Any, data: Data) -> Callable[[bool], Outcome]:
     """Decode, resize, scale and batch JPEGs."""
+    return _pictures(tf, lambda image: image)
+
+
+def augment(tf: Any, data: Data) -> Callable[[bool], Outcome]:
+    """Decode, resize, scale, change at random and batch JPEGs."""
+
+    def change(image: Any) -> Any:
+        image = tf.image.random_flip_left_right(image)
+        image = tf.image.random_brightness(image, 0.1)
+        image = tf.image.random_contrast(image, 0.8, 1.2)
+        return tf.image.random_saturation(image, 0.8, 1.2)
+
+    return _pictures(tf, change)
+
+
+def _pictures(tf: Any, change: Callable[[Any], Any]) -> Callable[[bool], Outcome]:
     spec = {
         "image": tf.io.FixedLenFeature([], tf.string),
         "label": tf.io.FixedLenFeature([], tf.int64),
@@ -126,7 +144,7 @@ def images(tf: Any, data: Data) -> Callable[[bool], Outcome]:
         image = tf.io.decode_jpeg(example["image"], channels=3)
         image = tf.image.resize(image, [224, 224])
         image = tf.cast(image, tf.float32) / 255.0
-        return image, example["label"]
+        return change(image), example["label"]
 
     dataset = tf.data.TFRecordDataset(str(pictures.container(".tfrecord"))).take(IMAGES)
     dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
@@ -145,12 +163,47 @@ def images(tf: Any, data: Data) -> Callable[[bool], Outcome]:
     return work
 
 
+def small_pictures(change: Callable[[Any, Any], Any]) -> Program:
+    """Change small pictures in memory, one by one, and batch them."""
+
+    def program(tf: Any, data: Data) -> Callable[[bool], Outcome]:
+        bytes_ = np.random.default_rng(0).integers(0, 256, (2000, 64, 64, 3), np.uint8)
+        dataset = tf.data.Dataset.from_tensor_slices(bytes_)
+        dataset = dataset.map(lambda image: change(tf, image), tf.data.AUTOTUNE).batch(32)
+
+        def work(check: bool) -> Outcome:
+            count = sum(len(batch) for batch in dataset)
+            assert count == len(bytes_)
+            return Outcome(count)
+
+        return work
+
+    return program
+
+
+def unbatch(tf: Any, data: Data) -> Callable[[bool], Outcome]:
+    """Take rows of 512 numbers apart, and make batches of 128 of them."""
+    rows = np.arange(400 * 512, dtype=np.int32).reshape(400, 512)
+    dataset = tf.data.Dataset.from_tensor_slices(rows).unbatch().batch(128)
+
+    def work(check: bool) -> Outcome:
+        count = sum(len(batch) for batch in dataset)
+        assert count == rows.size
+        return Outcome(count)
+
+    return work
+
+
 PROGRAMS: dict[str, Program] = {
     "tf-map-parse": map_parse,
     "tf-batch-parse": batch_parse,
     "tf-iterate": iterate,
     "tf-write": write,
     "tf-images": images,
+    "tf-augment": augment,
+    "tf-brightness": small_pictures(lambda tf, image: tf.image.adjust_brightness(image, 0.1)),
+    "tf-contrast": small_pictures(lambda tf, image: tf.image.adjust_contrast(image, 1.3)),
+    "tf-unbatch": unbatch,
 }
 
 
