@@ -1,4 +1,4 @@
-"""Writes the table of what penstock.tf covers into docs/guide/tensorflow.md, by comparing it with
+"""Writes the table of what penstock.tf covers into docs/reference/tensorflow.md, by comparing it with
 TensorFlow's own modules and signatures: `python docs/coverage.py`, where TensorFlow is installed.
 A test runs it and finds nothing to change."""
 
@@ -14,7 +14,7 @@ from typing import Any
 import penstock.tf as ours
 from penstock.tf.missing import IN_TENSORFLOW, in_numpy, nearest
 
-PAGE = Path(__file__).resolve().parent / "guide" / "tensorflow.md"
+PAGE = Path(__file__).resolve().parent / "reference" / "tensorflow.md"
 BLOCK = re.compile(r"(<!-- coverage -->\n).*?(<!-- end of coverage -->)", re.DOTALL)
 # Of tf.train only the messages concern data; of tf itself and tf.math only what is there is listed.
 SPACES = (

@@ -14,7 +14,7 @@ from running import run, run_process
 
 from penstock.cli.program import COMMANDS, program
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "command-line.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 
 def command_named(name: str) -> click.Command:

@@ -102,6 +102,7 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
         ('matches(t, "(")', "not a regular expression"),
         ('cast(x, "number")', "not a type"),
         ("x == NaN + ", "expected a value"),
+        ("x == 'cat'", "expected a text in double quotes"),
         ("(" * 1000 + "x", "nested"),
         ("not " * 1000 + "ok", "nested"),
         ("[" * 100_000, "expected a value"),

@@ -154,6 +154,9 @@ def test_records_that_are_not_there_are_index_errors(files: dict[str, str]) -> N
     for nonsense in ([0.5], [True], ["1"], [[1]]):
         with pytest.raises(TypeError):
             dataset.take(nonsense)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"for a column use to_table\(columns=\['record'\]\)"):
+        dataset["record"]  # type: ignore[call-overload]
+    assert dataset.to_table(columns=["record"]).num_rows == len(PAYLOADS)
 
 
 def test_iterating_gives_dicts(files: dict[str, str]) -> None:

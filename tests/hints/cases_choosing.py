@@ -69,5 +69,5 @@ CASES: Cases = {
         sort_of_what_is_damaged,
     ),
     "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,
-    "'without where=, all values are replaced, and their type may change'": replaced_by_another_type,
+    "'without where= and missing=\"keep\", all values are replaced, and their type may change'": replaced_by_another_type,
 }

@@ -331,6 +331,6 @@ CASES: Cases = {
         uneven_batches,
     ),
     "'by= joins a table by a key'": too_few_values,
-    "'missing=\"null\" leaves the new fields out of such records'": key_without_a_row,
+    '\'missing="null" leaves the new fields out of such records; "keep", in replace_fields, leaves them their old values\'': key_without_a_row,
     "'return a pyarrow array with a type'": function_of_nothing,
 }

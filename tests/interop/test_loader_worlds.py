@@ -1,4 +1,4 @@
-"""Runs the tests of torch, Lightning, Accelerate, JAX, Keras and Grain, and the programs of docs/guide/training.md,
+"""Runs the tests of torch, Lightning, Accelerate, JAX, Keras and Grain, and the programs of the pages about training,
 each in a separate process.
 
 `pytest tests/interop/test_loader_torch.py` runs one of them directly; for JAX and Keras see WORLDS.
@@ -28,8 +28,17 @@ WORLDS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-PAGE = (ROOT / "docs" / "guide" / "training.md").read_text("utf-8")
-PROGRAMS = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+PAGES = {
+    name: (ROOT / "docs" / "guide" / f"{name}.md").read_text("utf-8")
+    for name in ("training", "lightning", "keras")
+}
+PROGRAMS = {
+    name: (page, program)
+    for page, text in PAGES.items()
+    for name, program in re.findall(
+        r"^## (.+?)\n.*?^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL
+    )
+}
 
 
 def run(command: list[str], folder: Path, more: dict[str, str] | None = None) -> None:
@@ -79,9 +88,10 @@ def test_the_loader_is_at_home_with(world: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_program_of_the_guide_runs(name: str, tmp_path: Path) -> None:
-    data = re.search(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    page, program = PROGRAMS[name]
+    data = re.search(r"^```python\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL)
     assert data is not None
     (tmp_path / "data.py").write_text(data[1])
-    (tmp_path / "program.py").write_text(PROGRAMS[name])
+    (tmp_path / "program.py").write_text(program)
     run(["data.py"], tmp_path)
     run(["program.py"], tmp_path, {"KERAS_BACKEND": "torch"} if name == "Keras" else None)

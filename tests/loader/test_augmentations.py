@@ -1,5 +1,5 @@
-"""The recipes of docs/guide/augmentations.md, run as separate programs: torchvision's libraries abort a process that
-has loaded TensorFlow, which the process of the tests may have done."""
+"""The recipes of the guide's pages augmentations and mixup, run as separate programs: torchvision's libraries abort a
+process that has loaded TensorFlow, which the process of the tests may have done."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ import pytest
 
 from reading import ROOT
 
-PAGE = (ROOT / "docs" / "guide" / "augmentations.md").read_text("utf-8")
-BLOCKS = re.findall(
-    r"^<!-- not run: here.*?-->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
-)
+BLOCK = re.compile(r"^<!-- not run: here.*?-->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("torchvision") is None, reason="torchvision is not installed"
@@ -31,10 +28,11 @@ def run(program: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
 
 
-def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
-    assert len(BLOCKS) == 2
+@pytest.mark.parametrize("page", ["augmentations", "mixup"])
+def test_the_program_of_the_page_runs(page: str, tmp_path: Path) -> None:
+    [block] = BLOCK.findall((ROOT / "docs" / "guide" / f"{page}.md").read_text("utf-8"))
     program = tmp_path / "page.py"
-    program.write_text("\n".join(BLOCKS), "utf-8")
+    program.write_text(block, "utf-8")
     run(program, tmp_path)
 
 

@@ -146,13 +146,41 @@ def test_buckets_by_the_number_of_structs(tmp_path: Path) -> None:
     assert {batch["objects"]["label"].shape for batch in loader} == {(4, 1), (4, 3)}
 
 
-def test_records_of_map_records_hold_arrays(tmp_path: Path) -> None:
-    def count(record: dict[str, Any]) -> dict[str, Any]:
-        return {"sum": int(record["objects"]["label"].sum())}
+def test_records_of_map_records_hold_lists_of_dicts(tmp_path: Path) -> None:
+    first = [
+        {"label": 1, "box": [1, 2], "at": {"x": 5}, "parts": [{"n": 7}, {"n": 8}]},
+        {"label": 2, "box": [3], "at": {"x": 6}, "parts": []},
+    ]
+    rows = {
+        "objects": [first, []],
+        "one": [{"list": [1, 2]}, {"list": []}],
+        "deep": [[[{"k": 1}], []], []],
+    }
+    seen: list[dict[str, Any]] = []
 
-    ds = opened(tmp_path, table=pa.table({"objects": [[{"label": 1}, {"label": 2}], []]}))
+    def count(record: dict[str, Any]) -> dict[str, Any]:
+        seen.append(plain(record))
+        return {"sum": sum(int(one["label"]) for one in record["objects"])}
+
+    ds = opened(tmp_path, table=pa.table(rows))
     (batch,) = ps.Loader(ds, 2, map_records=count)
     assert batch["sum"].tolist() == [3, 0]
+    assert seen == [{name: column[n] for name, column in rows.items()} for n in range(2)]
+    (batch,) = ps.Loader(ds, 2, columns=["objects"], map_records=lambda record: record)
+    assert plain(batch["objects"]) == [first, []]
+    padded = ps.Loader(
+        ds, 2, columns=["deep", "one"], ragged="pad", map_records=lambda record: record
+    )
+    assert plain(next(iter(padded))["one"]) == {"list": [[1, 2], [0, 0]]}
+
+
+def plain(value: Any) -> Any:
+    """Arrays, and what holds them, as Python's own values."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 def test_tensors_of_other_libraries(tmp_path: Path) -> None:

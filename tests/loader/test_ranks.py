@@ -61,6 +61,25 @@ def test_a_single_process_is_rank_0_of_1(data: ps.Dataset, monkeypatch: pytest.M
     ps.Loader(data, 5)
 
 
+def test_a_rank_without_the_number_of_ranks_is_refused(data: ps.Dataset) -> None:
+    with pytest.raises(ValueError, match="not 1; give world_size=, too, or rank='auto'"):
+        ps.Loader(data, 5, rank=1)
+    assert ps.Loader(data, 5, rank=1, world_size=2).rank == 1
+    with pytest.raises(ValueError, match=r"from 0 to 1, not 2$"):
+        ps.Loader(data, 5, rank=2, world_size=2)
+
+
+def test_a_loader_says_what_it_is(data: ps.Dataset) -> None:
+    names = ", ".join(data.schema.names)
+    loader = ps.Loader(data, 5, order=ps.Shuffled(seed=0))
+    assert (
+        repr(loader) == f"<penstock.Loader {len(loader)} batches of 5, Shuffled(seed=0): {names}>"
+    )
+    loader = ps.Loader(data, 5, rank=1, world_size=2)
+    expected = f"<penstock.Loader {len(loader)} batches of 5, Sequential(), rank 1 of 2: {names}>"
+    assert repr(loader) == expected
+
+
 @pytest.mark.parametrize("rank", ["3", "-1", "one"])
 def test_variables_that_are_not_a_rank_are_refused(
     data: ps.Dataset, monkeypatch: pytest.MonkeyPatch, rank: str

@@ -283,3 +283,10 @@ def test_a_function_of_numpy_that_an_error_names_exists(symbol: str) -> None:
 def test_keras_says_which_line_to_change() -> None:
     with pytest.raises(AttributeError, match=r"import keras, and keras instead of tf\.keras"):
         tf.keras.layers.Dense(1)
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_versions_of_compat_are_imported_as_modules(version: str) -> None:
+    module = importlib.import_module(f"penstock.tf.compat.{version}")
+    assert module is getattr(tf.compat, version)
+    assert module.constant(3).numpy() == 3

@@ -112,6 +112,21 @@ def test_a_missing_key_is_an_error_or_a_null(three: Path) -> None:
     assert [row.get("score") for row in rows].count(None) == 1
 
 
+def test_records_that_the_table_does_not_name_may_keep_their_values(three: Path) -> None:
+    table = pa.table({"id": [7, 4], "text": ["seven", "four"]})
+    asked = {"by": "id", "missing": "keep"}
+    ps.replace_fields(sources(three), table, into=three / "out", **asked)
+    expected = [{4: "four", 7: "seven"}.get(n, f"text {n}") for n in range(10)]
+    found = ps.open(three / "out", types={"text": "string"})
+    assert [row["text"] for row in found] == expected
+    ps.replace_fields(sources(three), table, where="id > 5", in_place=True, **asked)
+    expected[4] = "text 4"
+    found = ps.open(sources(three), types={"text": "string"})
+    assert [row["text"] for row in found] == expected
+    with pytest.raises(ValueError, match="is for replace_fields"):
+        ps.add_fields(sources(three), table.rename_columns(["id", "new"]), **asked)
+
+
 def test_a_key_that_comes_twice_is_an_error(three: Path) -> None:
     for keys in ([1, 2, 1], ["text 1", "text 2", "text 1"]):
         by = "id" if keys[0] == 1 else "text"

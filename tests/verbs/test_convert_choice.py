@@ -100,7 +100,9 @@ def test_a_function_of_batches_filters_as_well(source: list[str], tmp_path: Path
     found = converted(source, tmp_path, where=even, reads=["of-file"], columns=["label"])
     assert found.column("label").to_pylist() == [n % 7 for n in range(0, COUNT, 2)]
     assert given == {("of-file",)}
-    with pytest.raises(TypeError, match="not one boolean for each"):
+    with pytest.raises(
+        TypeError, match="not one boolean for each record; it is called with a record batch"
+    ):
         converted(source, tmp_path, where=lambda batch: [1, 2])
 
 

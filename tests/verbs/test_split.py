@@ -170,6 +170,8 @@ def test_invalid_shares_are_refused(shares: dict[str, float], message: str, tmp_
 
 def test_other_mistakes_say_what_to_do(tmp_path: Path) -> None:
     source = made(tmp_path)
+    with pytest.raises(TypeError, match=r"shares= is a dict, such as .*, not list"):
+        ps.split(source, [0.9, 0.1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="use one"):
         ps.split(source, SHARES, by="user", stratify="label")
     with pytest.raises(ps.SchemaError, match="there are: "):

@@ -58,14 +58,21 @@ _VALUES = (
         "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function takes."
     ),
     click.option("--by", metavar="NAME", help="Join the table by this field."),
-    click.option(
+)
+
+
+def _missing(*choices: str) -> Callable[[Function], Function]:
+    """The option for records whose key is not in the table; `choices` are those beside an error."""
+    said = {"null": "no new fields", "keep": "their old values"}
+    return click.option(
         "--missing",
-        type=click.Choice(["error", "null"]),
+        type=click.Choice(["error", *choices]),
         default="error",
         show_default=True,
-        help="For records whose key is not in the table: an error, or no new fields.",
-    ),
-)
+        help="For records whose key is not in the table: an error, or "
+        + ", or ".join(said[choice] for choice in choices)
+        + ".",
+    )
 
 
 def _options(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
@@ -88,7 +95,7 @@ Examples:
 """,
 )
 @_source
-@_options(*_VALUES)
+@_options(*_VALUES, _missing("null"))
 @click.option("--name", help="Name of the overlay. [default: the names of its fields]")
 @click.option("--replace", is_flag=True, help="New fields may replace old fields.")
 @_options(*_WHERE)
@@ -110,10 +117,11 @@ Examples:
   penstock fields replace train.tfrecord --from labels.parquet --by id --in-place
   penstock fields replace 'train-*.tfrecord' --set split=test --into out/
   penstock fields replace train.tfrecord --set label=0 --where 'label >= 10'
+  penstock fields replace train.tfrecord --from right.parquet --by id --missing keep
 """,
 )
 @_source
-@_options(*_VALUES)
+@_options(*_VALUES, _missing("null", "keep"))
 @click.option(
     "--where",
     metavar="CONDITION",

@@ -151,7 +151,7 @@ def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatc
     if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
         raise TypeError(
             f"the function in where= returned {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
-            "not one boolean for each record"
+            "not one boolean for each record; it is called with a record batch"
         )
     return mask
 

@@ -251,6 +251,8 @@ class _Parser:
         try:
             value, end = _JSON.raw_decode(self._text, self._at)
         except (ValueError, RecursionError):
+            if self._text.startswith("'", self._at):
+                raise self.error('a text in double quotes, such as "cat"') from None
             raise self.error(
                 'a value: a field, a JSON value such as 3 or "cat", or a function '
                 "such as len(tokens)"

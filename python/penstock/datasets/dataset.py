@@ -277,6 +277,8 @@ class Dataset(Opened):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return self.take(np.arange(*key.indices(len(self))))
+        if isinstance(key, str):
+            raise TypeError(f"records have numbers; for a column use to_table(columns=[{key!r}])")
         try:
             number = operator.index(key)
         except TypeError:

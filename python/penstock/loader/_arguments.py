@@ -31,7 +31,8 @@ def checked_threads(threads: Any) -> int:
 
 def checked_rank(rank: Any, world_size: int) -> int:
     if checked_count("rank", rank, 0) >= world_size:
-        raise ValueError(f"rank must be from 0 to {world_size - 1}, not {rank}")
+        asked = "; give world_size=, too, or rank='auto'" if world_size == 1 else ""
+        raise ValueError(f"rank must be from 0 to {world_size - 1}, not {rank}{asked}")
     return int(rank)
 
 

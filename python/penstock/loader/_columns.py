@@ -76,6 +76,17 @@ def _as_array(array: Any, how: ColumnOptions) -> Any:
     return _values(array, how.fill)
 
 
+class Structs(dict[str, Any]):
+    """The fields of lists of structs in a batch. `depth` is how many lists are around a struct."""
+
+    def __init__(self, fields: dict[str, Any], depth: int) -> None:
+        super().__init__(fields)
+        self.depth = depth
+
+    def __reduce__(self) -> tuple[type[Structs], tuple[dict[str, Any], int]]:
+        return Structs, (dict(self), self.depth)
+
+
 def _fields(array: Any, how: ColumnOptions, levels: list[np.ndarray]) -> dict[str, Any]:
     """The fields of structs, each as if it were a column. `levels`: the starts of the lists around the structs,
     outermost first; the fields share them."""
@@ -89,7 +100,7 @@ def _fields(array: Any, how: ColumnOptions, levels: list[np.ndarray]) -> dict[st
             )
         except SchemaError as error:
             raise error.at(field=inside.path) from None
-    return found
+    return Structs(found, len(levels)) if levels else found
 
 
 def _is_flat(type_: pa.DataType) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import SchemaError
+from penstock.loader._columns import Structs
 
 Batch = dict[str, Any]
 
@@ -132,15 +133,44 @@ def _length(batch: Mapping[str, Any]) -> int:
 
 
 def _value(column: Any, row: int) -> Any:
+    """Return what a record has of a column: of lists of lists a list of arrays, of lists of structs a list of dicts."""
     if isinstance(column, tuple):
         values, *levels = list[np.ndarray](column)
-        if len(levels) > 1:
-            raise SchemaError('map_records takes lists of lists only with ragged="list"')
-        (offsets,) = levels
-        return values[offsets[row] : offsets[row + 1]]
-    if isinstance(column, Mapping):
+        start, stop = levels[-1][row : row + 2]
+        if len(levels) == 1:
+            return values[start:stop]
+        return [_value((values, *levels[:-1]), n) for n in range(start, stop)]
+    if not isinstance(column, Mapping):
+        return column[row]
+    offsets = _offsets(column) if isinstance(column, Structs) else None
+    if offsets is None:
         return {name: _value(part, row) for name, part in column.items()}
-    return column[row]
+    inside = _inside(column)
+    return [_value(inside, n) for n in range(offsets[row], offsets[row + 1])]
+
+
+def _offsets(column: Structs) -> np.ndarray | None:
+    """Return the offsets that all fields of lists of structs share; None if some are padded, or lists of arrays."""
+    found = [_offsets_of_field(one) for one in column.values()]
+    is_ragged = found and found[0] is not None and all(one is found[0] for one in found)
+    return found[0] if is_ragged else None
+
+
+def _offsets_of_field(part: Any) -> np.ndarray | None:
+    if isinstance(part, Structs):
+        return _offsets(part)
+    return part[-1] if isinstance(part, tuple) else None
+
+
+def _inside(column: Any) -> Any:
+    """Return what is in the outermost lists of a column."""
+    if isinstance(column, tuple):
+        values, *levels = list[np.ndarray](column)
+        return (values, *levels[:-1]) if len(levels) > 1 else values
+    fields = {name: _inside(part) for name, part in column.items()}
+    if column.depth == 1:
+        return fields
+    return Structs(fields, column.depth - 1)
 
 
 def _stacked(values: list[Any]) -> Any:
@@ -151,7 +181,13 @@ def _stacked(values: list[Any]) -> Any:
         return column
     if isinstance(first, Mapping):
         return {key: _stacked([value[key] for value in values]) for key in first}
+    if any(isinstance(value, list) and _has_parts(value) for value in values):
+        return values
     arrays = [np.asarray(value) for value in values]
     if any(array.shape != arrays[0].shape for array in arrays):
         return arrays
     return np.stack(arrays)
+
+
+def _has_parts(value: list[Any]) -> bool:
+    return any(isinstance(one, (Mapping, np.ndarray)) for one in value)

@@ -4,7 +4,7 @@ One Rust call decodes, on several threads, only the part of each JPEG that its c
 converts it to numbers, and writes it into the batch. The random crop and flip of a record depend only on its 64-bit
 key, not on threads, batches or the order of the records.
 
-`docs/guide/loader-images.md` has measurements of how the fast path differs from `exact=True`.
+`docs/reference/loader-images.md` has measurements of how the fast path differs from `exact=True`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Image:
             "nearest" for masks (resized by taking the nearest pixel, never a mixture of pixels); "image" for other
             images, which are made like this one; "xyxy" for boxes (left, top, right, bottom) in pixels; and "xy" for
             points in pixels. Boxes and points are clipped to the result, and none is dropped. See
-            docs/guide/loader-images.md.
+            docs/reference/loader-images.md.
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.

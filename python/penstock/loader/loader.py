@@ -90,7 +90,7 @@ class Loader:
         threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
             requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
-            work stays in threads. The functions must be importable: see docs/guide/loader.md.
+            work stays in threads. The functions must be importable: see docs/reference/loader.md.
         memory_bytes: the memory that the loader may add to the process, approximately. It counts batches that are
             queued, being made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One
             batch is always made, and takes up to three times its size.
@@ -215,6 +215,11 @@ class Loader:
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank."""
         return self.plan.num_steps()
+
+    def __repr__(self) -> str:
+        plan, names = self.plan, ", ".join(self.source.schema.names)
+        rank = f", rank {self.rank} of {plan.world_size}" if plan.world_size > 1 else ""
+        return f"<penstock.Loader {len(self)} batches of {plan.batch_size}, {self.order}{rank}: {names}>"
 
     @property
     def epoch(self) -> int:

@@ -1,7 +1,7 @@
 """TensorFlow's names for penstock's functions, for existing code: `import penstock.tf as tf`.
 
 Code that reads, writes and prepares data with TensorFlow runs with only the import changed. A missing symbol raises
-an error that names it and the nearest alternative. docs/guide/tensorflow.md lists the available symbols.
+an error that names it and the nearest alternative. docs/reference/tensorflow.md lists the available symbols.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """`tf.io.decode_jpeg` and similar functions, which decode one image to TensorFlow's pixels.
 
-`docs/guide/tf-images.md` documents how closely the pixels agree with TensorFlow's, for each format.
+`docs/reference/tf-images.md` documents how closely the pixels agree with TensorFlow's, for each format.
 """
 
 from __future__ import annotations

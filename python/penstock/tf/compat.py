@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging as python_logging
+import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -251,5 +252,8 @@ v1 = _Space(
     where=compat_where,
     write_file=io.write_file,
 )
+
+# For `import penstock.tf.compat.v1 as tf`.
+sys.modules |= {f"{__name__}.v1": v1, f"{__name__}.v2": v2}
 
 __getattr__ = absent_from("tf.compat")

@@ -200,6 +200,10 @@ def _numbers(
 
 def _checked_shares(shares: Mapping[str, float]) -> list[Fraction]:
     """Return the shares as exact numbers: 0.1 is a tenth."""
+    if not isinstance(shares, Mapping):
+        raise TypeError(
+            f"shares= is a dict, such as {{'train': 0.9, 'val': 0.1}}, not {type(shares).__name__}"
+        )
     if not shares:
         raise ValueError(
             "shares= names no split; it takes a dict such as {'train': 0.9, 'val': 0.1}"

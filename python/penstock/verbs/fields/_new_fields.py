@@ -51,8 +51,8 @@ def new_fields(
 
 
 def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None:
-    if missing not in ("error", "null"):
-        raise ValueError(f"missing={missing!r} is not one of 'error', 'null'")
+    if missing not in ("error", "null", "keep"):
+        raise ValueError(f"missing={missing!r} is not one of 'error', 'null', 'keep'")
     for name in reads:
         _check_old(dataset, name)
 
@@ -166,7 +166,7 @@ class _Keyed(NewFields):
     ) -> pa.RecordBatch:
         del num_records
         assert old is not None, "asked for by reads"
-        keys = old.column(old.schema.get_field_index(self._by))
+        keys = self._keys(old)
         rows = self._rows.of(keys)
         lost = np.flatnonzero(rows < 0)
         if len(lost) and self._missing == "error":
@@ -176,10 +176,17 @@ class _Keyed(NewFields):
                 file=self._paths[shard],
                 record=first + at,
                 field=self._by,
-                hint='missing="null" leaves the new fields out of such records',
+                hint='missing="null" leaves the new fields out of such records; "keep", in replace_fields, '
+                "leaves them their old values",
             )
         taken = self._table.take(pa.array(rows, mask=rows < 0))
         return one_batch(taken.combine_chunks())
+
+    def matched(self, old: pa.RecordBatch) -> np.ndarray:
+        return self._rows.of(self._keys(old)) >= 0
+
+    def _keys(self, old: pa.RecordBatch) -> pa.Array:
+        return old.column(old.schema.get_field_index(self._by))
 
     def facts(self) -> Any:
         return [*super().facts(), self._missing, digest(self._given)]
@@ -261,6 +268,9 @@ class _Joined(NewFields):
         self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         return self._joined([part.some(shard, first, rows, old) for part in self._parts])
+
+    def matched(self, old: pa.RecordBatch) -> np.ndarray:
+        return np.logical_and.reduce([part.matched(old) for part in self._parts])
 
     def _joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         columns = {n: c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True)}

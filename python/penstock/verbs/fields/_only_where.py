@@ -1,7 +1,9 @@
-"""New values for the records for which a condition is true. The others keep their values."""
+"""New values for some records: those for which a condition is true, or whose key is in a table. The others keep their
+values."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,24 +19,24 @@ from penstock.verbs.fields._new_fields import described
 from penstock.verbs.fields._values import NewFields
 
 
-class OnlyWhere(NewFields):
-    """New values from another source if a condition is true, otherwise the old values, both in the old types."""
+class _Some(NewFields):
+    """New values from another source for some records, otherwise the old values, both in the old types."""
 
-    def __init__(self, dataset: Dataset, new: NewFields, where: Where) -> None:
+    def __init__(self, dataset: Dataset, new: NewFields, columns: Sequence[str]) -> None:
         self._new = new
-        self._where = where
-        self._filter = filter_of(where, dataset.schema.names)
-        columns = self._filter.columns
-        columns = dataset.schema.names if columns is None else columns
         reads = list(dict.fromkeys([*new.reads, *columns, *new.schema.names]))
         super().__init__(pa.schema([dataset.schema.field(n) for n in new.schema.names]), reads)
+
+    def _chosen(self, old: pa.RecordBatch) -> np.ndarray:
+        """Return which records get new values, as booleans."""
+        raise NotImplementedError
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         assert old is not None, "asked for by reads"
         kept = old.select(self.schema.names)
-        rows = np.flatnonzero(self._filter.holds(old))
+        rows = np.flatnonzero(self._chosen(old))
         if not len(rows):
             return kept
         read = reordered(old.select(list(self._new.reads)), rows) if self._new.reads else None
@@ -51,9 +53,35 @@ class OnlyWhere(NewFields):
         place[rows] = num_records + np.arange(len(rows))
         return reordered(join([kept, added]), place)
 
+
+class OnlyWhere(_Some):
+    """The new fields where a condition is true."""
+
+    def __init__(self, dataset: Dataset, new: NewFields, where: Where) -> None:
+        self._where = where
+        self._filter = filter_of(where, dataset.schema.names)
+        columns = self._filter.columns
+        super().__init__(dataset, new, dataset.schema.names if columns is None else columns)
+
+    def _chosen(self, old: pa.RecordBatch) -> np.ndarray:
+        return np.asarray(self._filter.holds(old))
+
     def facts(self) -> Any:
         asked = described(self._where) if callable(self._where) else str(self._where)
         return [*super().facts(), asked, self._new.facts()]
+
+
+class OnlyMatched(_Some):
+    """The new fields for the records whose key is in the table."""
+
+    def __init__(self, dataset: Dataset, new: NewFields) -> None:
+        super().__init__(dataset, new, [])
+
+    def _chosen(self, old: pa.RecordBatch) -> np.ndarray:
+        return self._new.matched(old.select(list(self._new.reads)))
+
+    def facts(self) -> Any:
+        return [*super().facts(), self._new.facts()]
 
 
 def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -70,5 +98,5 @@ def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:
             field=field.name,
             expected=str(field.type),
             found=str(array.type),
-            hint="without where=, all values are replaced, and their type may change",
+            hint='without where= and missing="keep", all values are replaced, and their type may change',
         ) from None

@@ -34,6 +34,10 @@ class NewFields:
         """Return the columns for the records `first + rows` of a shard only. `old` has these records."""
         return self.batch(shard, first, len(rows), old)
 
+    def matched(self, old: pa.RecordBatch) -> np.ndarray:
+        """Return for which records there are values, as booleans."""
+        return np.ones(old.num_rows, bool)
+
     def facts(self) -> Any:
         """Return facts that identify these values as well as possible. A call with the same facts continues a killed
         job."""

@@ -31,7 +31,7 @@ from penstock.verbs.fields._beside import (
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._new_fields import new_fields
-from penstock.verbs.fields._only_where import OnlyWhere
+from penstock.verbs.fields._only_where import OnlyMatched, OnlyWhere
 from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
 from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.fields.rewrite_journal import Journal
@@ -124,6 +124,8 @@ def add_fields(
         >>> ps.open("numbers.tfrecord")[2]
         {'id': 3, 'twice': 6}
     """
+    if missing == "keep":
+        raise ValueError('missing="keep" is for replace_fields: added fields have no old values')
     dataset = _opened(source, checksums)
     unchanged = _unchanged(dataset) if in_place else None
     new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
@@ -247,7 +249,8 @@ def replace_fields(
     Args:
         source: as for `open`, or a Dataset.
         fields: as for `add_fields`; the records must already have each of the fields.
-        missing: as for `add_fields`; with "null", a record without a row loses the field.
+        missing: for a record whose key is not in the table: "error", "keep" for its old values, or "null" for none:
+            it loses the field.
         where: replace values only in the records for which this condition is true; the others keep theirs. A text, an
             expression or a function, as for `convert`. A function in `fields` is then called only for these records,
             and a table needs rows only for them.
@@ -278,6 +281,8 @@ def replace_fields(
                 file=dataset.paths[0],
                 hint="add_fields adds new fields",
             )
+    if missing == "keep":
+        new = OnlyMatched(dataset, new)
     if where is not None:
         new = OnlyWhere(dataset, new, where)
     if is_beside:
