@@ -99,7 +99,7 @@ class Overlays:
         return {one[0].name for one in owners if one is not None} == {overlay}
 
     def changed(self, names: Sequence[str]) -> dict[str, str | None]:
-        """The visible name of each dropped or renamed field of the files, by its own name. None if it is not visible."""
+        """The visible name of each dropped or renamed field of the files, by its own name; None if not visible."""
         after = {name: self._views[0].after(name) for name in names}
         return {name: now for name, now in after.items() if now != name}
 

@@ -80,7 +80,8 @@ class View:
                 self.owners[name] = Owner(number, name)
 
     def after(self, name: str) -> str | None:
-        """The visible name of one of the shard's own fields, or None. Its values may still be replaced by an overlay."""
+        """The visible name of one of the shard's own fields, even if an overlay replaces its values. None if it was
+        dropped."""
         after: str | None = name
         for changes in self.changes:
             after = None if after is None else changes.after(after)
