@@ -29,6 +29,8 @@ def test_commands_read_the_names_of_folders(tmp_path: Path) -> None:
     assert (
         run("sort", data, "--into", tmp_path / "sorted.arrow", "--by", "year", "--hive").status == 0
     )
+    assert run("head", data, "--json").document["records"][0] == {"id": 2023, "year": 2023}
+    assert run("head", data, "--json", "--no-hive").document["records"][0] == {"id": 2023}
     files = ps.schemas(ps.open(data, hive=True))
     assert [field.field.name for field in files.fields] == ["id"]
 

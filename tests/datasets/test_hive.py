@@ -1,4 +1,4 @@
-"""`hive=True`: columns whose values are the names of folders."""
+"""`hive=`: columns whose values are the names of folders."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_keys_of_folders_are_columns(tmp_path: Path, ending: str) -> None:
     assert list(ds) == RECORDS
     assert ds.take([4, 0, 4], ["month", "id"]).to_pydict() == {"month": [1, 1, 1], "id": [5, 1, 5]}
     assert ds.to_table(["year"])["year"].to_pylist() == [one["year"] for one in RECORDS]
-    assert ps.open(tmp_path).schema.names == ["id"]
+    assert ps.open(tmp_path, hive=False).schema.names == ["id"]
     (batch,) = ps.Loader(ds, 5)
     assert batch["year"].tolist() == [2024, 2024, 2024, 2025, 2025]
 
@@ -163,6 +163,26 @@ def test_files_without_the_keys_of_others_are_refused(tmp_path: Path) -> None:
         ps.open(tmp_path, hive=True, raw=True)
 
 
+def test_a_folder_gives_the_keys_below_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tmp_path / "kind=sales" / "data"
+    data.mkdir(parents=True)
+    written(data)
+    for source in (data, f"{data}/", str(data / "..") + "/data"):
+        assert list(ps.open(source)) == RECORDS
+    monkeypatch.chdir(data)
+    assert list(ps.open(".")) == RECORDS
+    assert list(ps.open("year=2025")) == [{"id": 4, "month": 1}, {"id": 5, "month": 1}]
+    assert ps.open(".", hive=True).schema.names == ["id", "kind", "year", "month"]
+    assert ps.open("year=*/*/*.parquet").schema.names == ["id"]
+    assert ps.open(".", columns=["id"]).schema.names == ["id"]
+
+
+def test_a_folder_with_a_file_of_other_keys_has_no_such_columns(tmp_path: Path) -> None:
+    written(tmp_path)
+    ps.write({"id": [9]}, tmp_path / "year=2024" / "part-0.parquet")
+    assert ps.open(tmp_path).schema.names == ["id"]
+
+
 def test_keys_are_those_of_the_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(written(tmp_path) / "year=2024")
     ds = ps.open("month=02/*.parquet", hive=True)
@@ -189,4 +209,4 @@ def test_field_verbs_change_only_what_is_in_the_files(tmp_path: Path) -> None:
     ps.add_fields(ds, {"new": [1, 2, 3, 4, 5]})
     assert ps.open(tmp_path, hive=True)[4] == {"id": 5, "new": 5, "year": 2025, "month": 1}
     ps.bake_fields(ps.open(tmp_path, hive=True), in_place=True)
-    assert ps.open(tmp_path, overlays=False)[4] == {"id": 5, "new": 5}
+    assert ps.open(tmp_path, overlays=False, hive=False)[4] == {"id": 5, "new": 5}

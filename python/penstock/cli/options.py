@@ -86,7 +86,9 @@ _READING: dict[str, Callable[[Any], Any]] = {
         help="Other types for some fields, such as caption=string,label=int32.",
     ),
     "hive": click.option(
-        "--hive", is_flag=True, help="Folders named key=value give columns of these names."
+        "--hive/--no-hive",
+        default=None,
+        help="Folders named key=value give columns of these names. [default: below a folder]",
     ),
     "raw": click.option(
         "--raw", is_flag=True, help="Read undecoded payloads, as one column 'record'."

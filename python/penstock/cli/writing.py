@@ -16,7 +16,7 @@ READING_DEFAULTS = {
     "format": None,
     "read": (),
     "types": None,
-    "hive": False,
+    "hive": None,
     "raw": False,
     "checksums": "all",
     "damage": "error",

@@ -1,6 +1,6 @@
 """Columns whose values are in the names of folders, as Hive and Spark write them: `year=2024/month=01/part-0.parquet`.
 
-The keys of a file are those of all folders in its path. Names and values are decoded as in a URL, and
+The keys of a file are those of the folders in its path. Names and values are decoded as in a URL, and
 `__HIVE_DEFAULT_PARTITION__` is null. A column has int64 if all its values are integers, else string; `schema=` may give
 it another type. It replaces a column of that name in the file.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -29,12 +29,27 @@ _INT64 = np.iinfo(np.int64)
 _HINT = "open(..., hive=False), which leaves the names of folders alone"
 
 
+def folders_with_keys(source: Any, paths: Sequence[str]) -> str | bool:
+    """The folder that `source` is, if all its files are in subfolders for the same keys; else False."""
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    folder = os.path.join(os.fspath(source), "")
+    keys: list[str] | None = None
+    for path in paths:
+        own = list(_pairs(path[len(folder) :])) if path.startswith(folder) else []
+        keys = own if keys is None else keys
+        if not own or own != keys:
+            return False
+    return folder if keys else False
+
+
 class HiveColumns:
     """The columns that the paths of a dataset's files give.
 
     Args:
         paths: the files.
         storage: where they are.
+        below: the folder from whose subfolders the keys are taken, or True for all folders of a path.
         schema: `schema=` of open. A pyarrow schema selects among the columns, and gives their types.
 
     Raises:
@@ -42,8 +57,13 @@ class HiveColumns:
             schema.
     """
 
-    def __init__(self, paths: Sequence[str], storage: Storage, schema: Any) -> None:
-        found = _keys_of(paths, storage)
+    def __init__(
+        self, paths: Sequence[str], storage: Storage, below: bool | str, schema: Any
+    ) -> None:
+        if isinstance(below, str):
+            found = [_pairs(path[len(below) :]) for path in paths]
+        else:
+            found = _keys_of(paths, storage)
         self._is_given = isinstance(schema, pa.Schema)
         self.fields = {
             key: schema.field(key)
@@ -100,7 +120,7 @@ def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | Non
     """The keys and values of each file, from the outermost folder inwards. Raises SchemaError if files have different
     keys, or none."""
     is_local = isinstance(storage, LocalStorage)
-    found = [dict(_pairs(os.path.abspath(path) if is_local else path)) for path in paths]
+    found = [_pairs(os.path.abspath(path) if is_local else path) for path in paths]
     keys = dict.fromkeys(key for own in found for key in own)
     if not keys:
         message = "hive=True needs folders such as year=2024, and the path has none"
@@ -113,12 +133,14 @@ def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | Non
     return found
 
 
-def _pairs(path: str) -> Iterator[tuple[str, str | None]]:
+def _pairs(path: str) -> dict[str, str | None]:
     """The keys and values of the folders of a path, from the outermost inwards."""
-    for folder in path.replace(os.sep, "/").split("/")[:-1]:
-        key, sign, value = folder.partition("=")
-        if key and sign:
-            yield unquote(key), None if value == _NULL else unquote(value)
+    parts = [folder.partition("=") for folder in path.replace(os.sep, "/").split("/")[:-1]]
+    return {
+        unquote(key): None if value == _NULL else unquote(value)
+        for key, sign, value in parts
+        if key and sign
+    }
 
 
 def _type_of(texts: Sequence[str | None]) -> pa.DataType:

@@ -75,7 +75,7 @@ class Files:
         *,
         format: str | None,
         overlays: bool,
-        hive: bool,
+        hive: bool | str,
         listed: ShardList | None,
     ) -> None:
         self.paths = tuple(paths)
@@ -85,7 +85,7 @@ class Files:
         self.listed = listed
         self._firsts: np.ndarray | None = None
         self._hive = (
-            HiveColumns(paths, storage, options.schema) if hive and not options.raw else None
+            HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
         self._overlays: Overlays | None = None
         if overlays and not options.raw:

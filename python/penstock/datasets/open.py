@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
+from penstock.datasets._hive import folders_with_keys
 from penstock.datasets._one_set import refuse_several_formats
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
@@ -40,7 +41,7 @@ def open(
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
     overlays: bool = True,
-    hive: bool = False,
+    hive: bool | None = None,
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
@@ -77,8 +78,9 @@ def open(
         mmap: map local files into memory instead of reading them. This is faster for large records, but the process
             is killed if a file is truncated meanwhile.
         overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
-        hive: the names of folders such as `year=2024` become columns, as Hive and Spark write them: int64 if all values
-            are integers, else strings. Conditions on them skip whole files.
+        hive: whether the names of folders such as `year=2024` are columns, as Hive and Spark write them: int64 if all
+            values are integers, else strings. Conditions on them skip whole files. None: only if `source` is a folder
+            and all its files are in such folders of it. True also takes the folders above it.
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
@@ -109,7 +111,7 @@ def open(
     index = reading_index(index)
     if checksums == "index":
         _check_can_use_index(index, mmap)
-    _check_together(schema, types, raw=raw, hive=hive)
+    _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     place = storage or LocalStorage()
@@ -132,7 +134,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": hive,
+        "hive": folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": storage,
         "format_options": dict(format_options),

@@ -143,6 +143,8 @@ def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarr
     """The next 32-bit numbers of a kind of operation and its seed, which use up `blocks` blocks of four."""
     if probing.is_on():
         return np.zeros(count, np.uint32)
+    if seed is None and _Global.seed is None:
+        return np.frombuffer(os.urandom(4 * count), np.uint32)  # a sequence from new seeds
     pair = op_seeds(seed)
     # Replaced when the program's seed is set.
     program = _Global.draws
