@@ -58,8 +58,8 @@ class BucketWalk:
                 yield _Batch(step, rank, bucket, numbers, num_real, num_new)
 
     def walk(self, firsts: np.ndarray) -> None:
-        """Go through the batches and count. `firsts` has the number of each file's first record, and at the end the number
-        of all records."""
+        """Go through the batches and count. `firsts` has the number of each file's first record, and at the end the
+        number of all records."""
         ranks = range(self._loader.plan.world_size)
         records, padding = [0 for _ in ranks], [0 for _ in ranks]
         begins: list[list[int]] = [[] for _ in ranks]
