@@ -30,8 +30,8 @@ _HINT = "open(..., hive=False), which leaves the names of folders alone"
 
 
 def folders_with_keys(source: Any, paths: Sequence[str]) -> str | bool:
-    """Return `source` if it is a folder whose files are all in subfolders with the same keys, in the same order. Otherwise
-    False."""
+    """Return `source` if it is a folder whose files are all in subfolders with the same keys, in the same order.
+    Otherwise False."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     folder = os.path.join(os.fspath(source), "")

@@ -140,7 +140,7 @@ class _Streams:
 
 
 def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """Return the next `count` 32-bit numbers for a kind of operation with a seed. They use up `blocks` blocks of four."""
+    """Return the next `count` 32-bit numbers for a kind of operation with a seed. They take `blocks` blocks of four."""
     if probing.is_on():
         return np.zeros(count, np.uint32)
     if seed is None and _Global.seed is None:

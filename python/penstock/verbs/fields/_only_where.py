@@ -1,5 +1,5 @@
-"""New values for some records: if a condition is true for the record, or its key is in a table. Other records keep their
-values."""
+"""New values for some records: if a condition is true for the record, or its key is in a table. Other records keep
+their values."""
 
 from __future__ import annotations
 
