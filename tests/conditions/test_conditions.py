@@ -98,7 +98,7 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
         ("x > 1 x", "expected an operator, an `and` or an `or`"),
         ("len(x", r"expected `\)`"),
         ("x == {}", "not a single value"),
-        ("in == 3", "write a field with the name in as `in`"),
+        ("in == 3", 'if "in" is the name of a field, write it in backquotes: `in`'),
         ('matches(t, "(")', "not a regular expression"),
         ('cast(x, "number")', "not a type"),
         ("x == NaN + ", "expected a value"),

@@ -88,7 +88,7 @@ class FixedSizeWriter(Writer):
 
 
 class FixedSizeFormat(Format):
-    info = FormatInfo("fixedsize", (".fixd",), lossless=False)  # columns come back without nulls
+    info = FormatInfo("fixedsize", (".fixd",), lossless=False)  # columns come back as not nullable
 
     def sniff(self, head: bytes, size: int) -> bool:
         return head[:4] == b"FIXD"

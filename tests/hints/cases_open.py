@@ -1,4 +1,4 @@
-"""Hints of open: about files of other programs, and folders."""
+"""Hints that `ps.open` gives for files of other programs and for folders."""
 
 from __future__ import annotations
 

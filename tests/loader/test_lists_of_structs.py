@@ -175,7 +175,7 @@ def test_records_of_map_records_hold_lists_of_dicts(tmp_path: Path) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Arrays, and what holds them, as Python's own values."""
+    """Convert arrays, also inside dicts and lists, to Python lists."""
     if isinstance(value, dict):
         return {name: plain(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Fields that are dropped, renamed and replaced by overlays: any chain shows what the same chain makes of a table."""
+"""Overlays that drop, rename and replace fields. After any changes, the dataset equals a table changed alike."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Table = dict[str, list[Any]]
 
 @st.composite
 def steps(draw: st.DrawFn) -> list[Callable[[Table, str | None], Table]]:
-    """Changes of fields. Each changes the files with overlays if there is a path, and returns the table as it is then."""
+    """A list of changes of fields. Each returns the changed table and, if it gets a path, adds an overlay there."""
     chain: list[Callable[[Table, str | None], Table]] = []
     for number in range(draw(st.integers(1, 7))):
         kind = draw(st.sampled_from(["add", "replace", "where", "drop", "rename", "swap"]))

@@ -1,4 +1,4 @@
-"""An analyst asks in SQL, polars and pandas, and reads only what the question needs."""
+"""An analyst asks questions in SQL, polars and pandas. Each reads only the columns that it needs."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import penstock as ps
 
 
 def bytes_read(call):
-    """The result of a call, and how many bytes it read from files (on Linux)."""
+    """The result of a call, and how many bytes it read from files. It needs /proc, as Linux has it."""
     file = Path("/proc/self/io")
     before = int(file.read_text().split()[1])
     result = call()
@@ -34,7 +34,7 @@ assert ds.count('price >= 90 and shop == "east"') == int(
     ((sales["price"] >= 90) & (shops == "east")).sum()
 )
 
-# SQL: one column of ten.
+# SQL that needs one of the ten columns.
 data = ds.to_arrow_dataset()
 found, read = bytes_read(lambda: duckdb.sql("select avg(price) from data").fetchall())
 assert found == [(49.5,)]
@@ -46,7 +46,7 @@ expected = [
 ]
 assert duckdb.sql(query).fetchall() == expected
 
-# polars, lazily.
+# A lazy polars query.
 lazy = ds.lazy().filter(pl.col("price") == 7).group_by("shop").len().sort("shop")
 found, read = bytes_read(lazy.collect)
 assert found.rows() == [
@@ -59,7 +59,7 @@ assert read < size / 10, (read, size)
 frame = ds.to_table(columns=["shop", "price"], where="price == 99").to_pandas()
 assert len(frame) == 200 and set(frame["shop"]) == {"east", "north", "south"}
 
-# The same questions of TFRecord files: a count reads their indexes.
+# The same questions about TFRecord files. Counting reads only their indexes.
 ds = ps.open("sales@4.tfrecord")
 size = sum(shard.num_bytes for shard in ds.shards)
 found, read = bytes_read(ds.count)

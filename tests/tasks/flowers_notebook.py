@@ -1,4 +1,5 @@
-"""A notebook as many are on Kaggle: flowers in TFRecords, with labels, augmentation, a TPU if there is one."""
+"""A typical Kaggle notebook: it reads labelled pictures of flowers from TFRecords, augments them, and uses a TPU if
+there is one."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A language-model team pads and shards tokens in JAX: few shapes, every token counted once."""
+"""A language-model team pads tokens and shards them over JAX devices, in few shapes, and counts every token once."""
 
 import os
 
@@ -27,7 +27,7 @@ def count(tokens, mask):
     return jnp.where(mask[:, None], tokens > 0, False).sum()
 
 
-# In buckets: three shapes, so three compilations.
+# With three buckets, batches have three shapes, so JAX compiles three times.
 buckets = {"tokens": [128, 512, 2048]}
 loader = ps.Loader(
     ds, 16, order=ps.Shuffled(seed=0), columns=["tokens"], buckets=buckets, uneven="pad"
@@ -42,15 +42,15 @@ for _epoch in range(2):
     assert total == lengths.sum()
 assert sorted(compiled) == [(16, 128), (16, 512), (16, 2048)]
 
-# Padded to 2,048: one shape, and more padding.
+# If all are padded to 2,048, batches have one shape, but more padding.
 compiled.clear()
 loader = ps.Loader(ds, 16, columns=["tokens"], pad_to={"tokens": 2048}, uneven="pad")
 total = sum(int(count(b["tokens"], b["mask"])) for b in loader.jax(sharding=sharding))
 assert total == lengths.sum()
-assert compiled == []  # of this shape there is one already
+assert compiled == []  # this shape was compiled before
 assert places < 2 * 16 * 2048 * len(loader)
 
-# On two hosts: the same bucket in each step, and every record once.
+# Two hosts have the same bucket in each step, and together every record once.
 ranks = [
     ps.Loader(ds, 8, order=ps.Shuffled(seed=0), buckets=buckets, uneven="pad", rank=n, world_size=2)
     for n in range(2)

@@ -1,4 +1,4 @@
-"""A researcher mixes tars and Parquet files of pictures with masks, and repeats augmentations after a stop."""
+"""A researcher mixes tars and Parquet files of pictures with masks. After a stop, the augmentations are the same."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ rng = np.random.default_rng(0)
 
 
 def scenes(first, num_records):
-    """Pictures whose mask marks where they are red."""
+    """Pictures with masks that mark their red parts."""
     images = rng.integers(0, 50, (num_records, 48, 64, 3), np.uint8)
     masks = np.zeros((num_records, 48, 64, 1), np.uint8)
     masks[:, 10:40, 20:50] = 7
@@ -51,7 +51,7 @@ for _ in range(2):
     assert own == 5  # a quarter of 20
     assert batch["image.png"].shape == (20, 32, 32, 3)
     assert batch["mask.png"].shape == (20, 32, 32)
-    # Picture and mask moved together: away from edges, red is where the mask is.
+    # Picture and mask were cropped and flipped alike: except at edges, the mask marks the red parts.
     inside = batch["mask.png"] == 7
     red = batch["image.png"][..., 0] >= 150
     assert set(np.unique(batch["mask.png"])) <= {0, 7}

@@ -1,4 +1,4 @@
-"""A data engineer cleans 200 shards on the command line, three of which are damaged."""
+"""A data engineer cleans 200 shards on the command line. Three of them are damaged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def shard_name(number: int) -> str:
 
 
 def penstock(line: str, status: int = 0) -> Any:
-    """Run one command as it would be typed, and return its JSON."""
+    """Run one command line with `--json`, and return its parsed output."""
     words = [*shlex.split(line), "--json"]
     done = CliRunner().invoke(program, words, catch_exceptions=False)
     assert done.exit_code == status, done.output

@@ -1,4 +1,4 @@
-"""Seven kinds of everyday work, as programs that a new user writes from the README and the guide."""
+"""Everyday work, as programs that a new user could write after reading the README and the guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A library author adds a format: the package that the guide shows is installed, used, and passes the laws."""
+"""A library author adds a format. The package in the guide is installed and used, and passes the laws."""
 
 from __future__ import annotations
 

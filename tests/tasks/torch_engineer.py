@@ -1,4 +1,7 @@
-"""An engineer trains in PyTorch on two ranks, is stopped, and continues: torchrun --nproc-per-node 2 torch_engineer.py"""
+"""An engineer trains in PyTorch on two ranks, stops the run, and continues it.
+
+Run it with `torchrun --nproc-per-node 2 torch_engineer.py`.
+"""
 
 import numpy as np
 import torch
@@ -16,7 +19,7 @@ dist.barrier()
 
 
 def everything():
-    """What a run needs, the same on all ranks."""
+    """Return the model, optimizer and loader of a run. The model is the same on all ranks."""
     torch.manual_seed(0)
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -36,12 +39,12 @@ def step(model, optimizer, batch):
     return batch["id"].tolist()
 
 
-# The run as it should have been: two epochs.
+# A run of two epochs that is not stopped.
 model, optimizer, loader = everything()
 whole = [[step(model, optimizer, batch) for batch in loader] for epoch in range(2)]
 finished = model.weight.detach().clone()
 
-# The run that is stopped in its second epoch, after three steps.
+# The same run, stopped after three steps of its second epoch.
 model, optimizer, loader = everything()
 stopped = [step(model, optimizer, batch) for batch in loader]
 for number, batch in enumerate(loader, 1):
@@ -69,7 +72,7 @@ for epoch in range(2):
     ids = sorted(number for rank in both for ids in rank[epoch] for number in ids)
     assert sorted(set(ids)) == list(range(103)) and len(ids) == 104
 
-# One machine is gone: one rank reads what is left of the epoch, and nothing else.
+# One rank alone continues the epoch. It reads exactly the records that are left.
 alone = ps.Loader(ps.open("train@3.tfrecord"), 16, order=ps.Shuffled(seed=0), rank=0, world_size=1)
 alone.load_state_dict(state[2])
 left = {number for batch in alone for number in batch["id"].tolist()}

@@ -1,4 +1,7 @@
-"""TensorFlow's message classes, without the rest of TensorFlow, which takes seconds to import."""
+"""TensorFlow's message classes, with which `penstock.tf.train` is compared.
+
+`messages` imports TensorFlow, which takes seconds. Importing this module does not.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ NAMES = [name for name in train.__all__ if name != "DecodeError"]
 
 
 def messages() -> Any:
-    """The classes that `tf.train` has."""
+    """The classes of TensorFlow's `tf.train`."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     tensorflow = pytest.importorskip("tensorflow")
     from google.protobuf.message import DecodeError

@@ -176,7 +176,8 @@ def test_shards_by_bytes_get_all_their_names_after_a_kill_between_two(
     expected = contents(whole)
     assert len(made.paths) > 5
     (cut / "o-mine.tfrecord").write_bytes(b"mine")
-    left = len(expected) if calls < 0 else calls  # a shard and its index each
+    # -1: killed after the last rename. Each shard and each index is renamed once.
+    left = len(expected) if calls < 0 else calls
     words = [sys.executable, "-c", KILLED, str(source), str(cut / name), repr(how), str(left)]
     assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
     assert any(path.suffix == ".tfrecord" and "mine" not in path.name for path in cut.iterdir())

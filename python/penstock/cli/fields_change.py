@@ -62,7 +62,7 @@ _VALUES = (
 
 
 def _missing(*choices: str) -> Callable[[Function], Function]:
-    """The option for records whose key is not in the table; `choices` are those beside an error."""
+    """The option `--missing`, for records whose key is not in the table. `choices` are its values besides "error"."""
     said = {"null": "no new fields", "keep": "their old values"}
     return click.option(
         "--missing",

@@ -88,7 +88,8 @@ _READING: dict[str, Callable[[Any], Any]] = {
     "hive": click.option(
         "--hive/--no-hive",
         default=None,
-        help="Folders named key=value give columns of these names. [default: below a folder]",
+        help="Folders named key=value give columns of these names. [default: only if the source is a folder "
+        "and all its files are in such folders]",
     ),
     "raw": click.option(
         "--raw", is_flag=True, help="Read undecoded payloads, as one column 'record'."

@@ -207,7 +207,9 @@ class _Parser:
         if name is None or name[0] in ("true", "false", "null"):
             return Literal(self._literal())
         if name[0] in _WORDS:
-            raise self.error(f"a value; write a field with the name {name[0]} as `{name[0]}`")
+            raise self.error(
+                f'a value; if "{name[0]}" is the name of a field, write it in backquotes: `{name[0]}`'
+            )
         if self._text.startswith("(", self._after_blanks(name.end())):
             return self._call(name[0])
         self._move_to(name.end())

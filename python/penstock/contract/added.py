@@ -60,7 +60,7 @@ class AddedReader(Reader):
 
     Args:
         base: the reader of the file.
-        schema: all columns. The columns of the file are in the order in which `base` has them.
+        schema: all columns. Those of the file have the same order as in `base`.
         added: an array of one value for each added column. It replaces a column of the file with the same name.
     """
 

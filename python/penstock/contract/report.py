@@ -32,8 +32,8 @@ class Finding:
       damaged)
     - for data that TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member",
       "cut_trailer", "second_stream", "trailing_bytes"
-    - for a tar archive: "no_end" (the end marker is missing, and perhaps some records), "early_end" (webdataset and tar
-      read nothing after it)
+    - for a tar archive: "no_end" (the end marker is missing, and perhaps some records), "early_end" (another archive
+      follows the end marker; webdataset and tar do not read it)
 
     Bytes [start_byte, end_byte) are affected: offsets in the file or, for records of a compressed file, in the
     decompressed stream. `record` counts from 0 in the file, and is None if unknown. `num_records` records are lost

@@ -30,7 +30,8 @@ _HINT = "open(..., hive=False), which leaves the names of folders alone"
 
 
 def folders_with_keys(source: Any, paths: Sequence[str]) -> str | bool:
-    """The folder that `source` is, if all its files are in subfolders for the same keys; else False."""
+    """Return `source` if it is a folder whose files are all in subfolders with the same keys, in the same order.
+    Otherwise False."""
     if not isinstance(source, (str, os.PathLike)):
         return False
     folder = os.path.join(os.fspath(source), "")
@@ -50,10 +51,11 @@ class HiveColumns:
         paths: the files.
         storage: where they are.
         below: the folder from whose subfolders the keys are taken, or True for all folders of a path.
-        schema: `schema=` of open. A pyarrow schema says which of the columns there are, and their types.
+        schema: `schema=` of open. A pyarrow schema selects among the columns, and gives their types.
 
     Raises:
-        SchemaError: the files have no keys, or not the same; or a value does not fit its type in the schema.
+        SchemaError: the files have no keys, not all files have the same keys, or a value does not fit its type in the
+            schema.
     """
 
     def __init__(
@@ -79,14 +81,14 @@ class HiveColumns:
         ]
 
     def without(self, schema: Any) -> Any:
-        """The part of `schema=` that is for the files themselves."""
+        """`schema=` for opening the files, without these columns."""
         if not self._is_given:
             return schema
         fields = [field for field in schema if field.name not in self.fields]
         return pa.schema(fields, schema.metadata)
 
     def reader(self, shard: int, base: Reader) -> Reader:
-        """The reader of a file with these columns."""
+        """Return a reader that adds these columns to those of `base`."""
         stored = [field for field in base.schema if field.name not in self.fields]
         fields = [*stored, *self.fields.values()]
         if self._names is not None:
@@ -116,7 +118,8 @@ class HiveColumns:
 
 
 def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | None]]:
-    """The keys and values of each file, the outermost first. Raises SchemaError unless all files have the same keys."""
+    """The keys and values of each file, from the outermost folder inwards. Raises SchemaError if files have different
+    keys, or none."""
     is_local = isinstance(storage, LocalStorage)
     found = [_pairs(os.path.abspath(path) if is_local else path) for path in paths]
     keys = dict.fromkeys(key for own in found for key in own)
@@ -132,7 +135,7 @@ def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | Non
 
 
 def _pairs(path: str) -> dict[str, str | None]:
-    """The keys and values of the folders of a path, the outermost first."""
+    """The keys and values of the folders of a path, from the outermost inwards."""
     parts = [folder.partition("=") for folder in path.replace(os.sep, "/").split("/")[:-1]]
     return {
         unquote(key): None if value == _NULL else unquote(value)

@@ -1,4 +1,4 @@
-"""Goes through the steps of an epoch with `buckets=`, on all ranks, for `plan` and `audit`."""
+"""Goes through the steps of an epoch with `buckets=`, on all ranks. `plan` and `audit` use it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class _Batch(NamedTuple):
     num_real: int
     """The first `num_real` records are not masked."""
     num_new: int
-    """The first `num_new` records only come here."""
+    """The first `num_new` records are neither repeated nor masked; the others only fill the batch."""
 
 
 class BucketWalk:
-    """The batches of all ranks from the loader's position on, and what they add up to."""
+    """Counts the steps, records and padding of all ranks, from the loader's position to the end of the epoch."""
 
     def __init__(self, loader: Loader, sequence: BucketSequence) -> None:
         self._loader = loader
@@ -36,13 +36,13 @@ class BucketWalk:
         self._done = np.array(sequence.counts(self._epoch, position))
         self.steps = loader.plan.num_steps(position)
         self.position = int(self._done.sum())
-        """The records of all buckets before the loader's position, as in its state."""
+        """How many records, of all buckets together, come before the loader's position."""
         self.num_mixed_steps = 0
         self.counts = np.zeros(len(loader.source), np.uint32)
-        """How often each record occurs, from the beginning of the epoch."""
+        """How often each record occurs in the whole epoch."""
         self.ranks: list[RankPlan] = []
         self.from_file: list[np.ndarray] = []
-        """The records that each rank takes from each file."""
+        """How many records each rank takes from each file."""
         self._steps_of = np.zeros(sequence.buckets.count, np.int64)
         self._padding_of = np.zeros(sequence.buckets.count, np.int64)
 
@@ -58,7 +58,8 @@ class BucketWalk:
                 yield _Batch(step, rank, bucket, numbers, num_real, num_new)
 
     def walk(self, firsts: np.ndarray) -> None:
-        """Count the batches. `firsts` has the first record of each file, and the number of all records."""
+        """Go through the batches and count. `firsts` has the number of each file's first record, and at the end the
+        number of all records."""
         ranks = range(self._loader.plan.world_size)
         records, padding = [0 for _ in ranks], [0 for _ in ranks]
         begins: list[list[int]] = [[] for _ in ranks]
@@ -70,7 +71,8 @@ class BucketWalk:
             if not rank:
                 in_step = set()
                 self._steps_of[batch.bucket] += 1
-            # The bucket of each record, not the one of which the order of steps says that it comes.
+            # Look up the bucket of each record: `batch.bucket` is only the bucket that the schedule
+            # gives for this step, and this checks it.
             in_step |= set(self._sequence.buckets.of_record[batch.numbers].tolist())
             if rank == ranks[-1]:
                 self.num_mixed_steps += in_step != {batch.bucket}
@@ -103,13 +105,14 @@ class BucketWalk:
         ]
 
     def _num_dropped(self, num_records: int) -> int:
-        """The records of a bucket that `drop_last` and `uneven` leave out, from the rule in words."""
+        """How many of a bucket's records `drop_last` and `uneven` leave out. It is computed from what these arguments
+        promise, not from the schedule, so that it checks the schedule."""
         plan = self._loader.plan
         rest = num_records % plan.step_records
         return rest if plan.drop_last else rest % plan.world_size if plan.uneven == "drop" else 0
 
     def is_explained(self) -> bool:
-        """Whether the arguments explain how many records are missing, and how many come again."""
+        """Whether the loader's `drop_last` and `uneven` account for the numbers of missing and of repeated records."""
         dropped = sum(bucket.num_dropped for bucket in self.buckets())
         again = 0 if self._loader.plan.uneven == "pad" else int(self._padding_of.sum())
         wanted = len(self.counts) - dropped
@@ -119,7 +122,7 @@ class BucketWalk:
         )
 
     def steps_of(self, records: np.ndarray) -> dict[int, list[tuple[int, int]]]:
-        """The steps and ranks of some records."""
+        """For each of some records, the steps and ranks that deliver it."""
         found: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for batch in self._batches() if len(records) else ():
             for number in batch.numbers[: batch.num_real].tolist():

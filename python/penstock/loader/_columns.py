@@ -88,8 +88,8 @@ class Structs(dict[str, Any]):
 
 
 def _fields(array: Any, how: ColumnOptions, levels: list[np.ndarray]) -> dict[str, Any]:
-    """The fields of structs, each as if it were a column. `levels`: the starts of the lists around the structs,
-    outermost first; the fields share them."""
+    """Convert each field of structs like a column. `levels`: the starts of the lists around the structs, outermost
+    first; all fields share them."""
     found: dict[str, Any] = {}
     for field, column in zip(array.type, array.flatten(), strict=True):
         inside = how.field(field.name)

@@ -1,7 +1,7 @@
 """What `ragged=`, `pad_to=` and `fill=` of a loader mean for each column, and for each field of its structs.
 
-A field of a struct, or of structs in lists, has a path such as `objects.box`. A word given for a column holds for all
-its fields, except those that have a word of their own.
+A field of a struct, or of structs in lists, has a path such as `objects.box`. An option given for a column applies to
+all its fields, except to fields for which it is given separately.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ColumnOptions(NamedTuple):
         return self._replace(path=f"{self.path}.{name}").told()
 
     def told(self) -> ColumnOptions:
-        """These options, with what was given for this path itself."""
+        """These options, replaced by those that were given for exactly this path."""
         ragged, fill, pad_to, _ = self.given
         return self._replace(
             ragged=self.ragged if isinstance(ragged, str) else ragged.get(self.path, self.ragged),
@@ -61,13 +61,14 @@ class Place(NamedTuple):
     """A column, or a field of its structs."""
 
     paths: tuple[str, ...]
-    """Its path, after those of its column and of the structs around it."""
+    """The paths of its column, of the structs around it, and last of the place itself."""
     levels: int
-    """How many lists are around a value, those around the structs included."""
+    """How many lists are around a value, including lists around its structs."""
     is_struct: bool
 
     def last(self, given: Collection[str]) -> str | None:
-        """The path that decides about this place: of those given, the one that is nearest to it."""
+        """Return the given path whose option applies to this place: its own path, or the nearest one around it. None if
+        there is none."""
         return next((path for path in reversed(self.paths) if path in given), None)
 
 
@@ -137,11 +138,11 @@ def lengths_of(
 def _check_levels(
     path: str, every: list[Place], given: Mapping[str, tuple[int, ...]], decode: Collection[str]
 ) -> None:
-    """Refuse lengths for a path unless they are as many as the levels of each list that they are for."""
+    """Raise SchemaError unless a path has one length for each level of the lists that it applies to."""
     fields = [one for one in every if one.last(given) == path and not one.is_struct]
     lists = [one for one in fields if one.levels]
     if not lists or lists[0].paths[0] in decode:
-        why = "is decoded" if lists else "does not hold lists of any length"
+        why = "is decoded" if lists else "does not hold lists of variable length"
         raise SchemaError(f"pad_to= is for lists, and this column {why}", field=path)
     for one in lists:
         if one.levels != len(given[path]):

@@ -60,10 +60,10 @@ def in_the_batch(which: str, numbers: np.ndarray) -> Generator[None]:
 
 
 def _check_rows(batch: Batch, found: Any) -> None:
-    """Raise an error if columns that `map` kept no longer have as many rows as each other.
+    """Raise an error if the columns that `map` kept no longer have the same number of rows.
 
-    `map` may leave out or add records, in all columns alike. Columns of other names, or of another kind than they had,
-    are the user's.
+    `map` may leave out or add records, in all columns alike. Columns that the user added, or whose kind changed, are
+    not checked.
     """
     if not isinstance(found, Mapping):
         return
@@ -133,7 +133,8 @@ def _length(batch: Mapping[str, Any]) -> int:
 
 
 def _value(column: Any, row: int) -> Any:
-    """Return what a record has of a column: of lists of lists a list of arrays, of lists of structs a list of dicts."""
+    """Return the value of one record in a column: a list of arrays for lists of lists, a list of dicts for lists of
+    structs."""
     if isinstance(column, tuple):
         values, *levels = list[np.ndarray](column)
         start, stop = levels[-1][row : row + 2]
@@ -150,7 +151,8 @@ def _value(column: Any, row: int) -> Any:
 
 
 def _offsets(column: Structs) -> np.ndarray | None:
-    """Return the offsets that all fields of lists of structs share; None if some are padded, or lists of arrays."""
+    """Return the offsets that all fields of lists of structs share. None if a field is padded or is a list of
+    arrays."""
     found = [_offsets_of_field(one) for one in column.values()]
     is_ragged = found and found[0] is not None and all(one is found[0] for one in found)
     return found[0] if is_ragged else None
@@ -163,7 +165,7 @@ def _offsets_of_field(part: Any) -> np.ndarray | None:
 
 
 def _inside(column: Any) -> Any:
-    """Return what is in the outermost lists of a column."""
+    """Return a column without its outermost lists: the values in them, as a column."""
     if isinstance(column, tuple):
         values, *levels = list[np.ndarray](column)
         return (values, *levels[:-1]) if len(levels) > 1 else values

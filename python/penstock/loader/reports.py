@@ -1,4 +1,4 @@
-"""Reports of plans: which rank reads what in an epoch, and how often each record comes."""
+"""Reports of plans: which rank reads what in an epoch, and how often each record occurs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class RankPlan:
     """Records that only fill a batch: repeated with `uneven="wrap"`, masked with `uneven="pad"`."""
     first_batch: list[int]
     last_batch: list[int]
-    """The first three record numbers of its last batch; `first_batch` has the same for its first batch."""
+    """The first three record numbers of the rank's last batch. `first_batch` has those of its first batch."""
     num_shards: int | None = None
-    """Number of files it reads from; None if the positions were not counted."""
+    """Number of files that the rank reads from; None if the positions were not counted."""
     num_bytes: int | None = None
-    """Bytes it reads, estimated from the mean record size of each file; None if the positions were not counted. For
-    more than 16 million positions, this and num_shards are estimates from a sample."""
+    """Bytes that the rank reads, estimated from the mean record size of each file; None if the positions were not
+    counted. For more than 16 million positions, this and num_shards are estimates from a sample."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Coverage(Printed):
     explained: bool
     """Whether `drop_last`, `uneven` and the order account for every deviation."""
     num_mixed_steps: int = 0
-    """Steps whose records are not all of one bucket, on all ranks; of a loader with `buckets=`."""
+    """With `buckets=`: how many steps have a record, on any rank, that is not in the bucket of the step."""
 
     def _page(self) -> list[Any]:
         from rich.text import Text
@@ -80,7 +80,7 @@ class Coverage(Printed):
         if self.num_once == self.num_records:
             return [f"every one of {describe.records(self.num_records)} comes exactly once"]
         rows = [self._summary()]
-        rows += [f"  not: {m.file}: record {m.record_in_file}" for m in self.missing]
+        rows += [f"  missing: {m.file}: record {m.record_in_file}" for m in self.missing]
         for one in self.repeated:
             places = ", ".join(f"step {step} of rank {rank}" for step, rank in one.steps)
             rows.append(f"  {one.count} times: {one.file}: record {one.record_in_file} ({places})")
@@ -103,12 +103,12 @@ class BucketPlan:
     sizes: dict[str, int]
     """The length to which the lists of each column are padded."""
     num_records: int
-    """The records of the bucket that are left in the epoch."""
+    """How many records of the bucket are left in the epoch."""
     num_steps: int
     num_padding: int
-    """Records, over all ranks, that only fill a batch."""
+    """How many records only fill a batch, on all ranks together."""
     num_dropped: int
-    """Records that no rank reads."""
+    """How many records no rank reads."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,8 +127,8 @@ class PlanReport(Printed):
     """Steps from the position on, the same on every rank."""
     uneven: str
     dropped: tuple[int, int]
-    """The positions that no rank reads, [start, stop). With buckets, each bucket may end with such records, and this
-    has as many positions at the end of the epoch."""
+    """The positions that no rank reads, [start, stop), at the end of the epoch. With buckets, the records that no rank
+    reads are the last ones of each bucket, and only the number of these positions has a meaning."""
     ranks: list[RankPlan]
     coverage: Coverage | None = None
     buckets: list[BucketPlan] | None = None
@@ -136,8 +136,8 @@ class PlanReport(Printed):
 
     @property
     def ok(self) -> bool:
-        """Whether the arguments of the loader explain all missing and repeated records, and each step has one bucket.
-        True without an audit."""
+        """Whether the arguments of the loader explain all missing and repeated records, and each step has records of
+        one bucket only. True without an audit."""
         return self.coverage is None or (
             self.coverage.explained and not self.coverage.num_mixed_steps
         )

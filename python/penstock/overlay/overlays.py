@@ -54,7 +54,8 @@ class Overlays:
                 )
 
     def _owner(self, shard: int, name: str) -> tuple[Overlay, str] | None:
-        """The overlay that has a visible field of a shard, and the field's name there."""
+        """The overlay that has the values of a visible field of a shard, and the field's name there. None if no
+        overlay of the shard has them."""
         owner = self._views[shard].owners.get(name)
         return None if owner is None else (self._shards[shard][owner.number], owner.name)
 
@@ -85,25 +86,25 @@ class Overlays:
         return self._shards[shard]
 
     def names(self, names: Sequence[str], but: str | None = None) -> list[str]:
-        """The visible fields of files whose own fields are `names`, without those that the overlay `but` adds."""
+        """The visible fields of files whose own fields are `names`, without fields that the overlay `but` adds."""
         if not self._views:
             return list(names)
         own = filter(None, map(self._views[0].after, names))
         return list(dict.fromkeys([*own, *(n for n in self.fields if not self.is_from(but, n))]))
 
     def is_from(self, overlay: str | None, name: str) -> bool:
-        """Whether the values of a visible field are in the overlay of this name, in all shards that have an overlay
-        with the field."""
+        """Whether the values of a visible field come from the overlay with this name, in each shard where they come
+        from an overlay."""
         owners = [self._owner(shard, name) for shard in range(len(self._views))]
         return {one[0].name for one in owners if one is not None} == {overlay}
 
     def changed(self, names: Sequence[str]) -> dict[str, str | None]:
-        """The names that dropped and renamed fields of the files have now; None if they are not visible."""
+        """The visible name of each dropped or renamed field of the files, by its own name; None if not visible."""
         after = {name: self._views[0].after(name) for name in names}
         return {name: now for name, now in after.items() if now != name}
 
     def is_overlaid(self, name: str) -> bool:
-        """Whether a visible field is not the files' own field of this name."""
+        """Whether a visible field has its values in an overlay, or another name in the files."""
         return name in self.fields or self._views[0].before(name) != name
 
     def open(
@@ -161,8 +162,8 @@ class Overlays:
         return self._without_missing(fmt, source, options, pa.schema(fields, settled.metadata))
 
     def _settled_fields(self, shard: int, settled: pa.Schema) -> list[pa.Field]:
-        """The fields to read from a shard, by its own names, for the schema of the files. All are read, also those that
-        are not visible, because `complete` must know them."""
+        """The fields to read from a shard, under its own names, if the schema of the files is known. Fields that are
+        not visible are included, because `Files.complete` would refuse them if they were unknown."""
         view = self._views[shard]
         # A field of another shard's overlay may be in the records of this shard.
         others = {name: field for name, field in self.fields.items() if name not in view.owners}
@@ -171,7 +172,7 @@ class Overlays:
         return [*settled, *more]
 
     def _own_fields(self, shard: int, given: pa.Schema, path: str) -> list[pa.Field]:
-        """The fields to read from a shard, by its own names, for a schema of visible fields."""
+        """The fields to read from a shard, under its own names, for a schema of visible fields."""
         own = ((self._own_name(shard, field.name, path), field) for field in given)
         return [field.with_name(name) for name, field in own if name]
 
@@ -193,7 +194,7 @@ class Overlays:
     def _without_missing(
         self, fmt: Format, source: Source, options: Options, schema: pa.Schema
     ) -> Reader:
-        """Open a shard with a schema, without the fields that only overlays of other shards have."""
+        """Open a shard with a schema. Leave out fields that the shard lacks and overlays of other shards have."""
         opens = open_shard if options.schema is None else open_with_nulls
         while True:
             try:

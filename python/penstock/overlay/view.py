@@ -1,4 +1,4 @@
-"""The fields of a shard as its overlays show them.
+"""The fields of a shard that are visible after its overlays are applied.
 
 Overlays are applied in the order in which they were made. Each may drop and rename fields that were visible before it,
 and then adds its own fields, which replace visible fields of the same name.
@@ -80,7 +80,8 @@ class View:
                 self.owners[name] = Owner(number, name)
 
     def after(self, name: str) -> str | None:
-        """The visible name of a field of the shard, whose values an overlay may replace. None if it was dropped."""
+        """The visible name of one of the shard's own fields, even if an overlay replaces its values. None if it was
+        dropped."""
         after: str | None = name
         for changes in self.changes:
             after = None if after is None else changes.after(after)

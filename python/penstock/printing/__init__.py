@@ -1,1 +1,1 @@
-"""Results as tables: `tables` makes them, and `Printed` is what a result inherits."""
+"""Prints results as tables: `tables` makes the tables, and `Printed` is the base class of the results."""

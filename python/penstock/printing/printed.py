@@ -11,15 +11,15 @@ _MOST_SUMMARY = 100
 
 
 class Printed:
-    """A result whose `print` is a readable table, the one that the command line shows. Its `repr` is one line.
+    """A result that `print` shows as tables, as the command line does. Its `repr` is one line.
 
-    A subclass defines `_page` and `_summary`. The page may need rich, which is imported only then.
+    A subclass defines `_page` and `_summary`. rich, which draws the page, is imported only when it is printed.
     """
 
     __slots__ = ()
 
     def _page(self) -> list[RenderableType]:
-        """The texts and tables, one below the other."""
+        """The texts and tables of the page, from top to bottom."""
         raise NotImplementedError
 
     def _summary(self) -> str:

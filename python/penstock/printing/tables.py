@@ -50,7 +50,8 @@ def console() -> Console:
 
 
 def plain(page: Any) -> str:
-    """Return texts and tables as plain text, as wide as the terminal, or as `COLUMNS` says, else 100 characters."""
+    """Return texts and tables as plain text. They are as wide as the environment variable `COLUMNS` says, else as the
+    terminal, else 100 characters."""
     written = io.StringIO()
     _plain_console(written, None).print(page, end="", crop=False)
     return written.getvalue().rstrip("\n")
@@ -105,7 +106,7 @@ def name(text: str) -> Text:
 
 
 def kind(field: pa.Field) -> str:
-    """Return the type of a field in short words."""
+    """Return the type of a field as a short text."""
     dtype = (field.metadata or {}).get(DTYPE_KEY)
     return describe.escape(describe.kind(field.type, dtype))
 

@@ -140,11 +140,13 @@ class _Streams:
 
 
 def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """The next 32-bit numbers of a kind of operation and its seed, which use up `blocks` blocks of four."""
+    """Return the next `count` 32-bit numbers for a kind of operation with a seed. They take `blocks` blocks of four."""
     if probing.is_on():
         return np.zeros(count, np.uint32)
     if seed is None and _Global.seed is None:
-        return np.frombuffer(os.urandom(4 * count), np.uint32)  # a sequence from new seeds
+        return np.frombuffer(
+            os.urandom(4 * count), np.uint32
+        )  # without seeds, each call draws new numbers
     pair = op_seeds(seed)
     # Replaced when the program's seed is set.
     program = _Global.draws

@@ -136,8 +136,8 @@ impl Mixture {
             .collect();
         let key = key_of(&[self.key, first]);
         for draw in 0..DRAWS {
-            // The positions of most pairs are close to each other; such a pair can be swapped
-            // whatever the shares are.
+            // Most draws pick positions that are close to each other. Few positions lie between them
+            // at which `exchange` could find a share violated, so it accepts more of these swaps.
             let key = key_of(&[key, draw]);
             let early = (key >> 56) as usize;
             let reach = 1_u64 << ((key >> 48) % u64::from(GROUP.ilog2()));

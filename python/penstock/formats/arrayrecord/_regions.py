@@ -41,7 +41,8 @@ _CODECS = {0: "not compressed", ord("b"): "brotli", ord("z"): "zstd", ord("s"): 
 
 
 def file_regions(source: Source, record: int, options: Options) -> Iterator[Region]:
-    """The regions of a file. If its footer is damaged, the chunks at its front are found by their headers."""
+    """The regions of a file. If its footer is damaged, yield the chunks that are found by their headers, then raise the
+    error."""
     signature = constant(source.read(0, len(SIGNATURE)).to_bytes(), 0, "file signature", SIGNATURE)
     parts = (*_numbers(SIGNATURE, 0, _BLOCK_FIELDS), *_numbers(SIGNATURE[24:], 24, _CHUNK_FIELDS))
     yield replace(signature, value=None, children=parts)
@@ -76,7 +77,7 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
 
 
 def _numbers(data: bytes, start: int, specs: Any) -> Iterator[Region]:
-    """Numbers one after another."""
+    """The regions of consecutive numbers."""
     at = 0
     for name, length in specs:
         value: Any = int.from_bytes(data[at : at + length], "little")
@@ -94,14 +95,14 @@ class _Chunks:
         self._options = options
 
     def region(self, start: int, end: int, name: str, record: int = -1, inside: int = 0) -> Region:
-        """A chunk that ends before `end`, with one of its records if that is asked for."""
+        """The chunk from `start` to `end`, padding included, with one of its records unless `record` is negative."""
         self._options.limits.check("member_bytes", end - start)
         data = self._source.read(start, end - start)
         parts = self._parts(data, start, end, record, inside)
         return group(name, start, end - start, parts)
 
     def by_heads(self, start: int) -> Iterator[Region]:
-        """The chunks from here on, as far as their headers lead."""
+        """The chunks from `start` on, each found from the header before it, up to the first that is damaged."""
         for number in range(MOST):
             head = self._source.read(start, _CHUNK_HEAD + _BLOCK_HEAD)
             try:
@@ -122,7 +123,7 @@ class _Chunks:
             yield _block_header(data, start, start)
         head = _joined(data, start, _CHUNK_HEAD)
         if len(head) < _CHUNK_HEAD:
-            raise TruncatedError("the header of a chunk is cut", byte=start + len(data))
+            raise TruncatedError("the header of a chunk is truncated", byte=start + len(data))
         states, decoded, frames = self._decoded(data, start, end)
         at = 0
         for field in _numbers(head, 0, _CHUNK_FIELDS):
@@ -148,7 +149,7 @@ class _Chunks:
     def _decoded(
         self, data: _core.Buffer, start: int, end: int
     ) -> tuple[dict[str, tuple[str, str]], int, _core.Frames | None]:
-        """The states of the two hashes, the bytes of the records, and the records if both hashes are right."""
+        """The states of the two hashes, the size of the decoded records, and the records if both hashes are right."""
         states: dict[str, tuple[str, str]] = dict.fromkeys(_HASHES, ("", "not computed"))
         header, states["header hash"] = self._compared(lambda: _core.riegeli_head(data, start))
         kind, _, count, decoded = header or (0, 0, 0, 0)
@@ -159,7 +160,7 @@ class _Chunks:
         return states, decoded, frames
 
     def _compared(self, decode: Callable[[], Decoded]) -> tuple[Decoded | None, tuple[str, str]]:
-        """What decoding gives, or None if a hash is wrong, and the state and the note of the hash."""
+        """Return what `decode` returns (None if the hash is wrong), and the state and the note of the hash."""
         try:
             return decode(), (OK, "ok")
         except _core.KernelError as error:
@@ -176,7 +177,7 @@ class _Chunks:
 
 
 def _record(frames: _core.Frames, record: int, inside: int) -> Region:
-    """One record, where it is in the bytes that the chunk decodes to."""
+    """One record, at its position in the decoded bytes of the chunk."""
     at = int(as_numpy(frames[:inside].lengths()).sum()) if inside else 0
     payload = frames.payload(inside)
     parts = example_regions(payload, at)
@@ -187,14 +188,15 @@ def _record(frames: _core.Frames, record: int, inside: int) -> Region:
 def _block_header(data: _core.Buffer, start: int, at: int) -> Region:
     head = data.slice(at - start, _BLOCK_HEAD).to_bytes()
     if len(head) < _BLOCK_HEAD:
-        raise TruncatedError("a block header is cut", byte=at + len(head))
+        raise TruncatedError("a block header is truncated", byte=at + len(head))
     return group("block header", at, _BLOCK_HEAD, _numbers(head, at, _BLOCK_FIELDS))
 
 
 def _place(start: int, count: int) -> int:
-    """Where byte `count` of a chunk is in the file. Block headers interrupt chunks."""
+    """The position in the file of byte `count` of a chunk that begins at `start`. The bytes of block headers, which
+    interrupt chunks, are not counted."""
     at = start + (_BLOCK_HEAD if start % BLOCK == 0 else 0)
-    # Bytes of chunks in a block, and how many are before `at` in its block.
+    # How many bytes of chunks a block has, and how many of them come before `at` in its block.
     room = BLOCK - _BLOCK_HEAD
     before = at % BLOCK - _BLOCK_HEAD
     blocks, rest = divmod(before + count, room)
@@ -202,6 +204,6 @@ def _place(start: int, count: int) -> int:
 
 
 def _joined(data: _core.Buffer, start: int, count: int) -> bytes:
-    """The first bytes of a chunk, without block headers. `count` is small."""
+    """The first `count` bytes of a chunk, without block headers. It reads byte by byte, for small counts."""
     places = (_place(start, n) - start for n in range(count))
     return b"".join(data.slice(place, 1).to_bytes() for place in places)

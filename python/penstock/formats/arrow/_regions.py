@@ -57,7 +57,7 @@ def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region
 
 
 class _Messages:
-    """The messages of a file, from the schema to the mark of the end."""
+    """The messages of a file, from the schema to the end-of-stream marker."""
 
     def __init__(self, source: Source, record: int, limits: Limits, footer: Footer | None) -> None:
         self._source = source
@@ -99,14 +99,14 @@ class _Messages:
             check_record(self._record, self._num_records)
 
     def _after(self, at: int) -> int | None:
-        """Where the footer places the next message."""
+        """The start of the next message according to the footer. None without a footer, or after the last message."""
         if self._footer is None:
             return None
         blocks = (*self._footer.dictionaries, *self._footer.batches)
         return min((block[0] for block in blocks if block[0] > at), default=None)
 
     def _seen(self, message: Message) -> Iterator[Region]:
-        """Show a message now, or later with other batches."""
+        """Yield the region of a message, or keep the message, to be shown later in one region with other batches."""
         if message.kind != BATCH:
             yield from self._batches()
             self._num_shown += 1
@@ -123,7 +123,7 @@ class _Messages:
         self._num_batches += 1
 
     def _batches(self) -> Iterator[Region]:
-        """The batches that were not shown so far, as one region."""
+        """Yield one region for the batches that were kept."""
         waiting, self._waiting = self._waiting, []
         if waiting:
             start, count = waiting[0].start, len(waiting)

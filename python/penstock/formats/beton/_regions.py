@@ -110,13 +110,13 @@ def _place(dtype: np.dtype[Any], name: str) -> tuple[np.dtype[Any], int]:
 
 
 def _entries(source: Source, layout: Layout, record: int) -> list[tuple[int, int, int]]:
-    """The entries of a record in the allocation table: where each is, and the place and size of the value."""
+    """The entries of a record in the allocation table: the position of each, and the position and size of its value."""
     size = source.size - layout.table_start
     count = len(layout.stored)
     if record >= layout.num_records or not count:
         return []
     found = set[tuple[int, int, int]]()
-    # Written by one process, the entries are in order.
+    # If one process wrote the file, the entries are in the order of the records.
     guess = min(record * count * ENTRY.itemsize, size)
     for at in (guess, *range(0, min(size, WALK_BYTES), _STEP_BYTES)):
         start = layout.table_start + at
@@ -138,7 +138,7 @@ def _values(
     names = dict(zip(entries, layout.stored, strict=False))
     for entry, ptr, size in sorted(entries, key=lambda one: one[1]):
         if not at <= ptr <= ptr + size <= layout.table_start:
-            message = "an entry gives a value a place where none can be"
+            message = "the value of an entry is outside the pages, or overlaps another value"
             raise FormatError(message, byte=entry, found=f"{size} bytes at {ptr}")
         yield _value(source, ptr, size, names.get((entry, ptr, size)))
         at = ptr + size

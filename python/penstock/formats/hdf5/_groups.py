@@ -1,4 +1,4 @@
-"""Groups of an HDF5 file that each hold a table, such as the demonstrations of a robot, as one table."""
+"""Reads groups of an HDF5 file as one table. Each group holds a table, such as one demonstration of a robot."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Group(NamedTuple):
 
 
 def matching(file: Any, pattern: str) -> list[Group]:
-    """Return the groups whose paths match a pattern such as "data/demo_*", in which * and ? stand for parts of one name.
-    Numbers in names are compared as numbers. Only hard links are followed.
+    """Return the groups whose paths match a pattern such as "data/demo_*", in which * and ? stand for parts of one
+    name. They are sorted, with numbers in names as numbers. Only hard links are followed.
 
     Raises:
-        SchemaError: there are none.
+        SchemaError: no group matches.
     """
     found = [Group("", file.id)]
     for part in pattern.strip("/").split("/"):
@@ -69,7 +69,7 @@ def natural(name: str) -> list[Any]:
 
 
 def shown_names(groups: Sequence[Group], pattern: str) -> list[str]:
-    """Return the names of groups, without the first parts of their paths, which are the same for all."""
+    """Return the paths of groups without their first parts, for which the pattern has no wildcard."""
     parts = pattern.strip("/").split("/")
     fixed = 0
     while fixed < len(parts) - 1 and not re.search(r"[*?\[]", parts[fixed]):
@@ -88,7 +88,7 @@ class Within(NamedTuple):
 def open_groups(
     source: Source, options: Options, pattern: str, open_table: Callable[..., Reader]
 ) -> GroupsReader:
-    """Open the groups that match a pattern, with the schema of the first that has datasets.
+    """Open the groups that match a pattern, with the schema of the first group that has datasets.
 
     Args:
         open_table: opens one group, given `source`, `options` and `within`.
@@ -134,7 +134,7 @@ def _opened(
         asked = inside.schema
         is_nullable = all(asked.field(name).nullable for name in lacks)
         if options.schema is None or not (lacks and is_nullable) or lacks.issuperset(asked.names):
-            # Not `error` itself: it would be read as fields that the whole file lacks.
+            # A new error without `lacks`, which would mean that the whole file lacks these fields.
             message = f"the group {within.group.path}: {error.message}"
             raise SchemaError(message, field=error.field, hint=error.hint) from None
     stored = pa.schema([field for field in asked if field.name not in lacks], asked.metadata)
@@ -143,7 +143,7 @@ def _opened(
 
 
 def _inside_options(options: Options, first: pa.Schema) -> Options:
-    """Return the options for opening the groups, whose fields may be those of `first`."""
+    """Return the options for opening each group: with the caller's schema, or else with the schema `first`."""
     if options.schema is None:
         return replace(options, schema=first, settled=True)
     own = [f for f in options.schema if f.name != EPISODE or EPISODE in first.names]
@@ -151,7 +151,7 @@ def _inside_options(options: Options, first: pa.Schema) -> Options:
 
 
 class GroupsReader(Reader):
-    """The records of several tables of a file, one table after another, with the name of the table."""
+    """The records of several tables of a file, one table after another. A column names the table of each record."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""The regions of an HDF5 file, as far as libhdf5 gives them: superblock, object headers, values and chunks.
+"""The superblock of an HDF5 file, and regions whose positions libhdf5 reports: object headers, values and chunks.
 
-Its other tables (B-trees, heaps, links) are in the bytes between these.
+The other structures of a file (B-trees, heaps, links) are in the bytes between these regions.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def file_regions(source: Source, record: int, limits: Limits) -> Iterator[Region
             found += _dataset(source, one, start, record)
     at = end
     for region in sorted(found, key=lambda region: region.start):
-        # Two names may be of the same dataset.
+        # A dataset with two names occurs twice here.
         if region.start >= at:
             yield region
             at = region.end
 
 
 def _signature_at(source: Source) -> int:
-    """Where the superblock is: at the start, or at a power of two from 512 on."""
+    """The position of the superblock: 0, or a power of two of at least 512."""
     at = 0
     while at < source.size:
         if source.read(at, 8).to_bytes() == SIGNATURE:
@@ -94,7 +94,7 @@ def _superblock(source: Source, start: int) -> Iterator[Region]:
     yield from head
     width = next(field.value for field in head if field.name == "size of offsets")
     if version.value > 3 or width not in _WIDTHS:
-        raise FormatError("a superblock of another version", byte=start + 8, found=version.value)
+        raise FormatError("a superblock of an unknown version", byte=start + 8, found=version.value)
     kind = _WIDTHS[width]
     at = head[-1].end
     names = [(name, kind) for name in (_OLD_PLACES if is_old else _NEW_PLACES)]
@@ -124,7 +124,7 @@ def _dataset(source: Source, found: Found, base: int, record: int) -> Iterator[R
     if start is None or not size:
         return
     if start + size > source.size:
-        raise TruncatedError("the values reach beyond the file", byte=source.size)
+        raise TruncatedError("the values end beyond the end of the file", byte=source.size)
     row_bytes = math.prod(found.shape[1:]) * found.dtype.itemsize
     children: Iterator[Region] = iter(())
     if found.shape and row_bytes * found.shape[0] == size:
@@ -159,7 +159,7 @@ def _object_header(source: Source, start: int, name: str, facts: str) -> Region:
 
 
 def _chunks(found: Found, record: int) -> Iterator[Region]:
-    """The chunks of a dataset in the file; those next to each other as one, unless the record is in them."""
+    """The chunks of a dataset. A chunk with the record is one region; other adjacent chunks are one region together."""
     check_chunks(found)
     written: list[Any] = []
 
@@ -196,7 +196,7 @@ def _run(found: Found, chunks: list[Any]) -> Region:
 
 
 def _lookup3(data: bytes) -> int:
-    """The checksum of HDF5's metadata: Bob Jenkins' lookup3 (hashlittle, with 0 at first)."""
+    """The checksum of HDF5's metadata: Bob Jenkins' lookup3 (hashlittle with the initial value 0)."""
     state = [0xDEADBEEF + len(data) & _WORD] * 3
     words = struct.unpack(f"<{-(-len(data) // 12) * 3}I", data + bytes(-len(data) % 12))
     for at in range(0, len(words), 3):

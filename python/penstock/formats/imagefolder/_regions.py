@@ -16,7 +16,7 @@ _NETPBM = {b"P5": "PGM", b"P6": "PPM"}
 
 
 def files(folder: Folder, record: int, numbers: np.ndarray) -> Iterator[Region]:
-    """The files in the order of their names. Offsets count as if all of them were one file."""
+    """The files in the order of their names. Offsets are counted as if all files were joined to one."""
     count = len(folder.entries)
     wanted = int(numbers[record]) if record < len(numbers) else 0
     first = max(wanted - MOST // 2, 0)
@@ -43,5 +43,5 @@ def _file(folder: Folder, number: int, start: int, record: int | None) -> Region
     if head[:2] in _NETPBM:
         size = " × ".join(word.decode("latin-1") for word in head[2:64].split()[:2])
         return Region(start, entry.size, entry.name, f"{_NETPBM[head[:2]]}, {size}", note)
-    what = f"{note}: is not an image, whatever its name says"
+    what = f"{note}: despite its name, this file is not an image"
     return Region(start, entry.size, entry.name, None, what, state=DAMAGE)

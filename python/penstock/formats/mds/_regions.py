@@ -15,11 +15,11 @@ from penstock.formats.mds._encodings import DTYPES
 from penstock.limits import Limits
 
 Read = Callable[[int, int], bytes]
-"""Reads bytes of the shard, fewer where it ends."""
+"""`read(start, length)` returns bytes of the shard, fewer than `length` at its end."""
 
 
 def shard(read: Read, size: int, record: int, limits: Limits) -> Iterator[Region]:
-    """The regions of a shard of `size` plain bytes."""
+    """The regions of a shard of `size` bytes when decompressed."""
     (head,) = fields(read(0, 4), 0, ("n", "I"))
     yield head
     count = int(head.value)

@@ -19,8 +19,8 @@ _NUMBERED = named(
     "uint 32 >I, uint 64 >Q, int 8 >b, int 16 >h, int 32 >i, int 64 >q, ext 1, ext 2, ext 4, ext 8,"
     "ext 16, str >B, str >H, str >I, array >H, array >I, map >H, map >I"
 )
-"""What values are whose first byte is 0xC4, 0xC5 and so on, and the number after it: a value, or a length. Some
-extensions have a fixed length and no such number."""
+"""For each first byte from 0xC4 on: the type of the value, and the format of the number after the byte, which is the
+value or its length. For an extension of fixed length, the length itself is here."""
 _CONSTANTS = {0xC0: ("nil", "nil"), 0xC2: ("bool", "false"), 0xC3: ("bool", "true")}
 _FIXED = ((0x80, 0x8F, "map", 15), (0x90, 0x9F, "array", 15), (0xA0, 0xBF, "str", 31))
 
@@ -30,7 +30,7 @@ class _EnoughError(Exception):
 
 
 class _Head(NamedTuple):
-    """The start of a value: its type, the bytes of its head, and its length or count."""
+    """The head of a value: its type, how many bytes the head has, and the length or count of the contents."""
 
     kind: str
     size: int
@@ -64,7 +64,7 @@ class _Values:
         return Region(self._start + at, end - at, name, value, head.kind)
 
     def _items(self, at: int, head: _Head, depth: int) -> Iterator[Region]:
-        """The items of a list, or the values of a map, which are called as their keys."""
+        """The items of a list, or the keys and values of a map. A value is named after its key."""
         at += head.size
         for number in range(min(head.length, _MOST_ITEMS)):
             name = f"item {number}"
@@ -81,7 +81,7 @@ class _Values:
             yield Region(self._start + at, end - at, f"{left} more")
 
     def _skip(self, at: int, count: int, depth: int) -> int:
-        """The position after this many values."""
+        """Return the position after `count` values."""
         while count > 0:
             head = self._head(at, depth)
             at += head.size

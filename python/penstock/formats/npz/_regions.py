@@ -43,7 +43,8 @@ _OF_OTHERS = ("#bytes.npy", "#utf8.npy", "#values.npy", "#names.npy")
 
 
 def archive(source: Source, record: int, limits: Limits) -> Iterator[Region]:
-    """The regions of an archive. If its directory is damaged, the members are found by the headers before them."""
+    """The regions of an archive. If its directory is damaged, yield the members that their local headers lead to, then
+    raise the error."""
     try:
         directory = read_directory(source, limits)
     except PenstockError:
@@ -62,7 +63,7 @@ def archive(source: Source, record: int, limits: Limits) -> Iterator[Region]:
 
 
 class _Members:
-    """Shows members. Up to `WALK_BYTES` are read for checksums, in all of them together."""
+    """Shows members. To compute checksums, it reads up to `WALK_BYTES` of all members together."""
 
     def __init__(self, source: Source, record: int) -> None:
         self._source = source
@@ -102,7 +103,7 @@ class _Members:
         )
 
     def _array(self, member: Member, plain: bytes | None) -> Iterator[Region]:
-        """The npy file in a member: where it is stored, or in the bytes that it inflates to."""
+        """The npy file in a member, at its positions in the archive, or in `plain`, the inflated bytes."""
 
         def part(start: int, length: int) -> bytes:
             if plain is not None:
@@ -127,11 +128,11 @@ class _Members:
         try:
             return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, member.plain_bytes or 1)
         except zlib.error:
-            return b""  # whose checksum differs
+            return b""  # its checksum will be shown as wrong
 
 
 def _by_headers(source: Source) -> Iterator[Region]:
-    """The members from the start on, as far as the headers before them lead."""
+    """The members from the start of the file, up to the first damaged local header or one without a size."""
     at = 0
     for _ in range(MOST):
         head = source.read(at, LOCAL.size).to_bytes()

@@ -17,8 +17,8 @@ _SHOWN_BYTES = 256
 def array_regions(
     read: Callable[[int, int], bytes], size: int, start: int, record: int
 ) -> Generator[Region, None, int]:
-    """Yield the regions of an npy file of `size` bytes that starts at byte `start`. The offsets that `read` takes count
-    from there. Returns the number of records.
+    """Yield the regions of an npy file of `size` bytes that starts at byte `start`. `read` takes offsets
+    from this byte. Returns the number of records.
 
     Raises:
         FormatError, TruncatedError: the header or the array is not complete.

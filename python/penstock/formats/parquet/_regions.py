@@ -41,14 +41,15 @@ _PAGES = (
     *(("data page", 5, 2), ("index page", 6, 0)),
     *(("dictionary page", 7, 2), ("data page v2", 8, 4)),
 )
-"""The kinds of pages: the name, the field of the page's header that has its facts, and their field for the encoding."""
+"""For each kind of page: its name, the number of the struct for it in the page header, and the number of the field
+with the encoding in this struct."""
 _HEADER_BYTES = (512, 1 << 16, 1 << 24)
 
 
 class _Group(NamedTuple):
     number: int
     place: int
-    """Where it is in the footer."""
+    """The position of its metadata in the footer."""
     first_record: int
     num_records: int
     start: int
@@ -57,7 +58,8 @@ class _Group(NamedTuple):
 
 
 def file_regions(source: Source, record: int, options: Options) -> Iterator[Region]:
-    """The regions of a file. If its footer is damaged, the pages at its front are found by their headers."""
+    """The regions of a file. If its footer is damaged, yield the first pages, found by their headers, then raise the
+    error."""
     head = source.read(0, 4).to_bytes()
     yield constant(head, 0, "magic", head if head == b"PARE" else _MAGIC)
     try:
@@ -70,7 +72,7 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
     num_records = sum(one.num_records for one in groups)
     at = 4
     before: list[_Group] = []
-    # A group whose columns are all encrypted has no place.
+    # The position of a group is unknown if all its columns are encrypted.
     for one in sorted((one for one in groups if one.end > one.start), key=lambda one: one.start):
         if one.start < at:
             raise FormatError("a row group begins inside another one", byte=one.start)
@@ -93,11 +95,11 @@ def file_regions(source: Source, record: int, options: Options) -> Iterator[Regi
 
 @contextmanager
 def _parsing(byte: int) -> Generator[None]:
-    """Turns the errors of Thrift into errors of the format."""
+    """Converts errors of the Thrift parser to FormatErrors at `byte`."""
     try:
         yield
     except IndexError:
-        raise FormatError("the footer is cut", byte=byte) from None
+        raise FormatError("the footer is truncated", byte=byte) from None
     except FormatError as error:
         raise error.at(byte=byte) from None
 
@@ -116,7 +118,11 @@ def _groups(footer: bytes, end: int) -> Iterator[_Group]:
             stop = max((place[1] for place in places), default=start)
             if count < 0 or not 4 <= start <= stop <= end:
                 found = f"bytes {start} to {stop}"
-                raise FormatError("a row group where none can be", byte=end, found=found)
+                raise FormatError(
+                    "a row group has an impossible position or number of records",
+                    byte=end,
+                    found=found,
+                )
             yield _Group(number, place, first, count, start, stop, columns)
             first += count
 
@@ -135,7 +141,7 @@ def _row_group(source: Source, footer: bytes, one: _Group) -> Region:
 
 
 def _columns(source: Source, footer: bytes, one: _Group) -> Iterator[Region]:
-    """The column chunks of a row group. One that is encrypted has no place."""
+    """The column chunks of a row group. Encrypted ones are left out, because their positions are unknown."""
     left = WALK_BYTES
     pairs = zip(_names(footer, one), one.columns, strict=False)
     placed = [(name, column) for name, column in pairs if column.end > column.start >= 4]
@@ -187,7 +193,7 @@ def _pages(source: Source, at: int, end: int, *, computes: bool = True) -> Itera
 
 
 def _header(source: Source, at: int, end: int) -> tuple[int, dict[Any, Any]]:
-    """The length of a page's header, and its numbers."""
+    """The length of a page's header, and the numbers in it."""
     for most in _HEADER_BYTES:
         data = source.read(at, min(most, end - at)).to_bytes()
         thrift = Thrift(data)

@@ -1,4 +1,4 @@
-"""The parts of a RecordIO record, and its line of the index next to the file."""
+"""The parts of a RecordIO record, and its line in the index next to the file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def record_parts(data: bytes, start: int) -> Iterator[Region]:
 
 
 def _image_header(payload: bytes, start: int) -> Iterator[Region]:
-    """IRHeader, the labels after it, and the image; nothing unless an image follows."""
+    """The IRHeader, the labels after it, and the image. Nothing if no image follows."""
     if len(payload) < _IR_BYTES:
         return
     header = list(fields(payload, start, *_IR_HEADER))
@@ -73,7 +73,7 @@ def index_line(source: Source, record: int, options: Options) -> Iterator[Region
     if beside is None:
         return
     try:
-        # A longer index is read only as far as it is short.
+        # Of a longer index, only the first `footer_bytes` bytes are read.
         data = beside.read(0, min(beside.size, options.limits.footer_bytes)).to_bytes()
     finally:
         beside.close()

@@ -57,7 +57,7 @@ def members(data: bytes, start: int) -> Iterator[Region]:
         size = _number(header[124:136]) if kind not in _NO_CONTENTS else 0
         if size_from_pax is not None and kind not in (b"x", b"g", b"L", b"K"):
             size = size_from_pax
-        # Zero blocks at the end of the last member's padding are left for the end of the archive.
+        # Only padding up to the end of a block belongs to a member, not the zero blocks after it.
         length = min(_BLOCK + size + -size % _BLOCK, len(data) - at)
         member = data[at : at + length]
         name = text_of(header[:100].partition(b"\0")[0])
@@ -112,7 +112,7 @@ def _checksum(field: Region, data: bytes) -> Region:
 
 
 def _number(field: bytes) -> int:
-    """An octal number, or one of GNU tar in base 256."""
+    """Parse an octal number, or GNU tar's number in base 256."""
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     try:

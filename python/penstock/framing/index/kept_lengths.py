@@ -58,7 +58,8 @@ def from_bytes(data: bytes) -> dict[str, np.ndarray]:
 def of_file(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any]
 ) -> dict[str, np.ndarray]:
-    """The lengths in those sidecars of one file that are valid for the current file."""
+    """The lengths from all sidecars of a file that are valid for its current content. If two sidecars have the same
+    column, the first one counts."""
     found: dict[str, np.ndarray] = {}
     for data in sections_of(path, storage, options, opened, "lengths"):
         found = {**from_bytes(data), **found}

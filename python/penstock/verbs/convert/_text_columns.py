@@ -1,4 +1,4 @@
-"""Finds the columns of bytes that hold only text, among the records of a conversion."""
+"""Finds the columns of bytes that hold only text, while a conversion reads the records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.verbs.inspect.observe import first_are_text, is_utf_8
 
 
 class TextColumns:
-    """Columns of bytes, or of lists of bytes. A column stays as long as all its values are text."""
+    """The columns of bytes, or of lists of bytes, whose values so far are all text."""
 
     def __init__(self, schema: pa.Schema, columns: list[str]) -> None:
         self._columns = {
@@ -27,7 +27,7 @@ class TextColumns:
             while is_list(values.type) or pa.types.is_dictionary(values.type):
                 is_coded = pa.types.is_dictionary(values.type)
                 values = values.dictionary if is_coded else values.flatten()
-            # The look of the first values is a check in Python, so it is done once.
+            # `first_are_text` is a slow check in Python, so it runs only until a value is found.
             is_known = number in self._has_values
             if not ((is_known or first_are_text(values)) and is_utf_8(values)):
                 del self._columns[number]
@@ -39,7 +39,7 @@ class TextColumns:
 
 
 def _has_bytes(values: Any) -> bool:
-    """Whether a value is not empty."""
+    """Whether any value is not empty."""
     import pyarrow.compute as pc  # slow to import
 
     plain = values.cast(pa.binary()) if is_bytes_view(values.type) else values

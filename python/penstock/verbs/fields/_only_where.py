@@ -1,5 +1,5 @@
-"""New values for some records: those for which a condition is true, or whose key is in a table. The others keep their
-values."""
+"""New values for some records: if a condition is true for the record, or its key is in a table. Other records keep
+their values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.verbs.fields._values import NewFields
 
 
 class _Some(NewFields):
-    """New values from another source for some records, otherwise the old values, both in the old types."""
+    """The new values for some records, and the old values for the others, all in the old types."""
 
     def __init__(self, dataset: Dataset, new: NewFields, columns: Sequence[str]) -> None:
         self._new = new
@@ -34,7 +34,7 @@ class _Some(NewFields):
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        assert old is not None, "asked for by reads"
+        assert old is not None, "`reads` requests the old columns"
         kept = old.select(self.schema.names)
         rows = np.flatnonzero(self._chosen(old))
         if not len(rows):
@@ -55,7 +55,7 @@ class _Some(NewFields):
 
 
 class OnlyWhere(_Some):
-    """The new fields where a condition is true."""
+    """New values for the records for which a condition is true."""
 
     def __init__(self, dataset: Dataset, new: NewFields, where: Where) -> None:
         self._where = where
@@ -72,7 +72,7 @@ class OnlyWhere(_Some):
 
 
 class OnlyMatched(_Some):
-    """The new fields for the records whose key is in the table."""
+    """New values for the records whose key is in the table."""
 
     def __init__(self, dataset: Dataset, new: NewFields) -> None:
         super().__init__(dataset, new, [])
