@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -34,6 +34,7 @@ def loader_of(data: Any, world_size: int = 1, rank: int = 0, **options: Any) -> 
     )
 
 
+@example(world_size=5, batch_size=35, uneven="drop", drop_last=True, done=1, epoch=0)
 @given(
     world_size=st.integers(1, 5),
     batch_size=st.integers(1, 40),

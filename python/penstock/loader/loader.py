@@ -353,7 +353,9 @@ class Loader:
         Raises:
             StateError: the state belongs to other data or to a different order.
         """
-        epoch, position = states.loaded(state, self._guard(), self.plan.length)
+        # With buckets, a position counts records, which may be more than this number of ranks delivers in an epoch.
+        length = self.plan.length if self.buckets is None else len(self.source)
+        epoch, position = states.loaded(state, self._guard(), length)
         class_state.check_state(self._classes.known, state.get("class_names"))
         if self.buckets is not None:
             position = self.buckets.resume(epoch, state.get("buckets"))
