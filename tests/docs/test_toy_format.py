@@ -13,6 +13,7 @@ import frames
 import penstock as ps
 from penstock import formats
 from penstock.contract.format import FormatInfo
+from penstock.testing import FormatLaws
 from penstock.verbs.fields.overlays import write_overlay
 from reading import index_of
 
@@ -135,6 +136,23 @@ def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
         (starts[10], 1),
         (starts[1000], 0),
     ]
+
+
+class LinesLaws(FormatLaws):
+    format = "lines"
+    similar = ("tfrecord",)
+
+    def table(self, num_records: int) -> pa.Table:
+        return pa.table({"line": LINES[:num_records]})
+
+
+LAWS = [name for name in dir(LinesLaws) if name.startswith("test_")]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_framed_format_keeps_the_laws(law: str, lines: Path) -> None:
+    check = getattr(LinesLaws(), law)
+    check(lines.parent) if "tmp_path" in check.__annotations__ else check()
 
 
 def test_a_line_that_is_not_text_is_a_schema_error(lines: Path) -> None:

@@ -39,7 +39,7 @@ def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
     formats of other packages may use."""
     names: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
-        names |= vars(sys.modules[base.__module__])
+        names |= vars(sys.modules.get(base.__module__, object))
     found: dict[str, tuple[Any, ...]] = {}
     for option in fields(kind):
         holder = SimpleNamespace(__annotations__={option.name: option.type})
