@@ -143,9 +143,7 @@ def test_kept_names_that_are_not_lists_cause_another_pass(
     assert listed(path) == ["b", "a"] and passes == [[0]]
 
 
-def test_that_a_column_has_too_many_names_is_kept(
-    tmp_path: Path, passes: list[list[int]]
-) -> None:
+def test_that_a_column_has_too_many_names_is_kept(tmp_path: Path, passes: list[list[int]]) -> None:
     many = [f"{n:x}" for n in range(kept_classes.MOST_NAMES + 1)]
     paths = [
         written(tmp_path / f"{n}.parquet", names) for n, names in enumerate([["a"], many, ["b"]])
