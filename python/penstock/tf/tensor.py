@@ -224,7 +224,7 @@ def convert_to_tensor(
 def _tensor(value: Any, dtype: DType | None) -> Tensor:
     if isinstance(value, Tensor) and (dtype is None or dtype == value.dtype):
         return value
-    is_numpy = isinstance(value, (np.ndarray, np.generic))
+    is_numpy = hasattr(value, "__array__")  # also columns and tables of pandas
     array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
     if array.dtype.kind in "SUO":
         return _strings(array, dtype)
@@ -245,11 +245,12 @@ def _converted(value: Any, array: np.ndarray[Any, Any], dtype: DType | None) -> 
 
 def _of_python(array: np.ndarray[Any, Any], value: Any) -> DType | None:
     """The dtype of a tensor made from Python values; None for NumPy's choice."""
-    if _holds_arrays(value):
+    first = _first(value)
+    if hasattr(first, "__array__") and not isinstance(first, np.integer):
         return None
     if array.dtype.kind == "f":
         return as_dtype(np.float32)
-    if array.dtype == np.int64:
+    if array.dtype.kind in "iu":
         fits = not array.size or (array.min() >= -(1 << 31) and array.max() < 1 << 31)
         return as_dtype(np.int32 if fits else np.int64)
     return None
@@ -259,10 +260,6 @@ def _first(value: Any) -> Any:
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return value
-
-
-def _holds_arrays(value: Any) -> bool:
-    return isinstance(_first(value), (np.ndarray, np.generic))
 
 
 def _holds_text(value: Any) -> bool:
