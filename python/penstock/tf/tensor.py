@@ -146,7 +146,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return f"tf.Tensor({values}, shape={self.shape}, dtype={_name(self)})"
 
     def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
+        return format(self.numpy(), spec)
 
 
 def beside(tensor: Tensor, other: Any, error: type[Exception] = InvalidArgumentError) -> Any:
