@@ -140,7 +140,7 @@ def test_specs_of_empty_datasets_are_tensorflows(name: str) -> None:
 
 
 def test_a_function_that_needs_values_is_called_with_the_first_two() -> None:
-    dataset = tf.data.Dataset.range(2, 4).map(lambda n: np.zeros([int(n), 3][: 1 + (n > 9)]))
+    dataset = tf.data.Dataset.range(2, 4).map(lambda n: np.zeros([int(n), 3][: 1 + int(n > 9)]))
     assert dataset.element_spec.shape.as_list() == [None]
 
     def strict(x: Any) -> Any:

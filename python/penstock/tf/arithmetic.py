@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.tf.dtypes import as_dtype, string
 from penstock.tf.errors import InvalidArgumentError, UnimplementedError
-from penstock.tf.tensor import Tensor, convert_to_tensor
+from penstock.tf.tensor import Tensor, beside, convert_to_tensor, numpy_dtype
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
@@ -55,8 +55,13 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
     return convert_to_tensor(input).view(as_dtype(type).dtype).view(Tensor)
 
 
-def two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors; a Python number takes the dtype of the other operand."""
+def two(x: Any, y: Any, error: type[Exception] = InvalidArgumentError) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors. Beside a tensor, arrays and numbers take its dtype; tensors of two dtypes raise the
+    error."""
+    if isinstance(x, Tensor):
+        return x, _tensor_of(beside(x, y, error), x)
+    if isinstance(y, Tensor):
+        return _tensor_of(beside(y, x, error), y), y
     if isinstance(y, np.ndarray) and not isinstance(x, (np.ndarray, np.generic)):
         second = convert_to_tensor(y)
         return convert_to_tensor(x, second.dtype), second
@@ -65,16 +70,39 @@ def two(x: Any, y: Any) -> tuple[Tensor, Tensor]:
     return first, convert_to_tensor(y, kind)
 
 
-def elementwise_of_two(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    """Make an operation on two tensors of the same dtype."""
+def _tensor_of(value: Any, other: Tensor) -> Tensor:
+    if type(value) is Tensor:
+        return value
+    return np.asarray(value, numpy_dtype(other)).view(Tensor)
+
+
+def elementwise_of_two(
+    numpys: Callable[..., Any],
+    words: str,
+    refused: str = "",
+    error: type[Exception] = InvalidArgumentError,
+) -> Callable[..., Tensor]:
+    """Make an operation on two tensors of the same dtype.
+
+    Args:
+        numpys: the function that computes it.
+        words: its docstring.
+        refused: the kinds of NumPy dtypes that have no such operation in TensorFlow.
+        error: what tensors of two dtypes, or of a refused kind, raise.
+    """
 
     def operation(x: Any, y: Any, name: str | None = None) -> Tensor:
-        first, second = two(x, y)
-        if first.dtype != second.dtype:
-            raise InvalidArgumentError(
-                None, None, f"cannot compute {operation.__name__} of {as_dtype(first.dtype).name} and "
+        first, second = two(x, y, error)
+        kind = numpy_dtype(first)
+        if kind != numpy_dtype(second):
+            raise _refusal(
+                error, f"cannot compute {operation.__name__} of {as_dtype(kind).name} and "
                 f"{as_dtype(second.dtype).name}: tf.cast one of them",
             )  # fmt: skip
+        if kind.kind in refused:
+            raise _refusal(
+                error, f"{as_dtype(kind).name} tensors have no {operation.__name__}: use tf.cast"
+            )
         return np.asarray(numpys(first, second)).view(Tensor)
 
     operation.__doc__ = words
@@ -82,11 +110,21 @@ def elementwise_of_two(numpys: Callable[..., Any], words: str) -> Callable[..., 
     return operation
 
 
-def elementwise(numpys: Callable[..., Any], words: str) -> Callable[..., Tensor]:
-    """Make an operation on one tensor."""
+def _refusal(kind: type[Exception], text: str) -> Exception:
+    return InvalidArgumentError(None, None, text) if kind is InvalidArgumentError else kind(text)
+
+
+def elementwise(numpys: Callable[..., Any], words: str, refused: str = "") -> Callable[..., Tensor]:
+    """Make an operation on one tensor. `refused` are the kinds of NumPy dtypes that have none in TensorFlow."""
 
     def operation(x: Any, name: str | None = None) -> Tensor:
-        return np.asarray(numpys(convert_to_tensor(x))).view(Tensor)
+        value = convert_to_tensor(x)
+        if numpy_dtype(value).kind in refused:
+            raise _refusal(
+                InvalidArgumentError,
+                f"{value.dtype.name} tensors have no {operation.__name__}: use tf.cast",
+            )
+        return np.asarray(numpys(value)).view(Tensor)
 
     operation.__doc__ = words
     operation.__name__ = operation.__qualname__ = numpys.__name__
@@ -97,40 +135,42 @@ def _quotient(x: Tensor, y: Tensor) -> Any:
     return x / y
 
 
-add = elementwise_of_two(np.add, "The sum, value by value.")
-subtract = elementwise_of_two(np.subtract, "The difference, value by value.")
-multiply = elementwise_of_two(np.multiply, "The product, value by value.")
+add = elementwise_of_two(np.add, "The sum, value by value.", "b")
+subtract = elementwise_of_two(np.subtract, "The difference, value by value.", "bO")
+multiply = elementwise_of_two(np.multiply, "The product, value by value.", "bO")
 divide = truediv = elementwise_of_two(
-    _quotient, "The quotient, value by value; integers also give floats."
+    _quotient, "The quotient, value by value; integers also give floats.", "bO", TypeError
 )
-floordiv = elementwise_of_two(np.floor_divide, "The quotient rounded down, value by value.")
-floormod = mod = elementwise_of_two(np.mod, "The remainder of floordiv, value by value.")
-pow = elementwise_of_two(np.power, "The power, value by value.")
-maximum = elementwise_of_two(np.maximum, "The greater value of the two.")
-minimum = elementwise_of_two(np.minimum, "The lesser value of the two.")
+floordiv = elementwise_of_two(np.floor_divide, "The quotient rounded down, value by value.", "bO")
+floormod = mod = elementwise_of_two(np.mod, "The remainder of floordiv, value by value.", "bO")
+pow = elementwise_of_two(np.power, "The power, value by value.", "bO")
+maximum = elementwise_of_two(np.maximum, "The greater value of the two.", "bO")
+minimum = elementwise_of_two(np.minimum, "The lesser value of the two.", "bO")
 equal = elementwise_of_two(np.equal, "Whether values are equal.")
 not_equal = elementwise_of_two(np.not_equal, "Whether values differ.")
-less = elementwise_of_two(np.less, "Whether the first value is less.")
-less_equal = elementwise_of_two(np.less_equal, "Whether the first value is less or equal.")
-greater = elementwise_of_two(np.greater, "Whether the first value is greater.")
-greater_equal = elementwise_of_two(np.greater_equal, "Whether the first value is greater or equal.")
+less = elementwise_of_two(np.less, "Whether the first value is less.", "bO")
+less_equal = elementwise_of_two(np.less_equal, "Whether the first value is less or equal.", "bO")
+greater = elementwise_of_two(np.greater, "Whether the first value is greater.", "bO")
+greater_equal = elementwise_of_two(
+    np.greater_equal, "Whether the first value is greater or equal.", "bO"
+)
 logical_and = elementwise_of_two(np.logical_and, "Whether both values are true.")
 logical_or = elementwise_of_two(np.logical_or, "Whether one of the two values is true.")
-_matmul = elementwise_of_two(np.matmul, "The product of matrices.")
+_matmul = elementwise_of_two(np.matmul, "The product of matrices.", "bO")
 logical_not = elementwise(np.logical_not, "Whether values are false.")
-abs = elementwise(np.abs, "The absolute values.")
-negative = elementwise(np.negative, "The values with the opposite sign.")
-sign = elementwise(np.sign, "-1, 0 or 1 for each value.")
-square = elementwise(np.square, "The squares.")
-sqrt = elementwise(np.sqrt, "The square roots.")
-exp = elementwise(np.exp, "e to the power of each value.")
-log = elementwise(np.log, "The natural logarithms.")
-sin = elementwise(np.sin, "The sines.")
-cos = elementwise(np.cos, "The cosines.")
-tanh = elementwise(np.tanh, "The hyperbolic tangents.")
-floor = elementwise(np.floor, "The values rounded down.")
-ceil = elementwise(np.ceil, "The values rounded up.")
-round = elementwise(np.round, "The values rounded, halves to even.")
+abs = elementwise(np.abs, "The absolute values.", "bO")
+negative = elementwise(np.negative, "The values with the opposite sign.", "ubO")
+sign = elementwise(np.sign, "-1, 0 or 1 for each value.", "ubO")
+square = elementwise(np.square, "The squares.", "bO")
+sqrt = elementwise(np.sqrt, "The square roots.", "iubO")
+exp = elementwise(np.exp, "e to the power of each value.", "iubO")
+log = elementwise(np.log, "The natural logarithms.", "iubO")
+sin = elementwise(np.sin, "The sines.", "iubO")
+cos = elementwise(np.cos, "The cosines.", "iubO")
+tanh = elementwise(np.tanh, "The hyperbolic tangents.", "iubO")
+floor = elementwise(np.floor, "The values rounded down.", "iubO")
+ceil = elementwise(np.ceil, "The values rounded up.", "iubO")
+round = elementwise(np.round, "The values rounded, halves to even.", "bO")
 is_nan = elementwise(np.isnan, "Whether values are NaN.")
 is_inf = elementwise(np.isinf, "Whether values are infinite.")
 is_finite = elementwise(np.isfinite, "Whether values are finite.")

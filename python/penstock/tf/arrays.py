@@ -14,7 +14,7 @@ from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorShape
-from penstock.tf.tensor import Tensor, convert_to_tensor
+from penstock.tf.tensor import Tensor, beside, convert_to_tensor
 
 newaxis = None
 
@@ -141,18 +141,30 @@ def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str | Non
     return tensor(np.conjugate(permuted) if conjugate else permuted)
 
 
+def _parts(values: Any) -> list[Any]:
+    """Tensors of one dtype, that of the first tensor among the values. Other values take it."""
+    given = list(values)
+    first = next((value for value in given if isinstance(value, Tensor)), None)
+    if first is None:
+        return [convert_to_tensor(value) for value in given]
+    return [
+        value if value is first else convert_to_tensor(beside(first, value), first.dtype)
+        for value in given
+    ]
+
+
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     """Tensors of one shape, stacked along a new dimension.
 
     Raises:
-        InvalidArgumentError: their shapes differ.
+        InvalidArgumentError: their shapes or dtypes differ.
 
     Example:
         >>> import penstock.tf as tf
         >>> tf.stack([tf.constant([1, 2]), tf.constant([3, 4])], axis=1).numpy().tolist()
         [[1, 3], [2, 4]]
     """
-    parts = [convert_to_tensor(v) for v in values]
+    parts = _parts(values)
     try:
         return tensor(np.stack(parts, int(axis)))
     except ValueError as error:
@@ -175,9 +187,9 @@ def concat(values: Any, axis: int, name: str = "concat") -> Tensor:
     """Tensors joined along a dimension.
 
     Raises:
-        InvalidArgumentError: the sizes of other dimensions differ.
+        InvalidArgumentError: the sizes of other dimensions differ, or the dtypes.
     """
-    parts = [convert_to_tensor(v) for v in values]
+    parts = _parts(values)
     try:
         return tensor(np.concatenate(parts, int(axis)))
     except ValueError as error:

@@ -165,7 +165,7 @@ def _png(data: bytes, channels: int, dtype: Any) -> Tensor:
         f"Invalid PNG data, size {len(data)}",
     )
     # For float32, TensorFlow also reads 16 bits.
-    return found if dtype != float32 else found * np.float32(1 / 65535)
+    return found if dtype != float32 else found.astype(np.float32) * np.float32(1 / 65535)
 
 
 def _gif_for(op: str, data: bytes, channels: int) -> Tensor:

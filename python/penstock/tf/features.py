@@ -210,3 +210,15 @@ FEATURES = (
     SparseFeature,
     VarLenFeature,
 )
+
+
+def in_order(features: Any) -> list[Any]:
+    """The keys of features in the order of TensorFlow's results: sparse, dense and ragged ones, each sorted, and at the
+    end those made of several keys."""
+    return sorted(features, key=lambda key: (_place(key, features[key]), key))
+
+
+def _place(key: Any, feature: Any) -> int:
+    if isinstance(feature, RaggedFeature):
+        return 2 if feature.value_key in {None, key} else 3
+    return {"VarLenFeature": 0, "SparseFeature": 3}.get(type(feature).__name__, 1)

@@ -73,7 +73,10 @@ def squared_difference(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
     """The quotients; 0 if the divisor is 0."""
-    first, second = (part.view(np.ndarray) for part in two(x, y))
+    first, second = (part.view(np.ndarray) for part in two(x, y, TypeError))
+    if first.dtype.kind in "iu":
+        kind = np.float32 if first.dtype.itemsize <= 2 else np.float64
+        first, second = first.astype(kind), second.astype(kind)
     safe = np.where(second == 0, np.ones((), second.dtype), second)
     return tensor(np.where(second == 0, np.zeros((), first.dtype), first / safe))
 

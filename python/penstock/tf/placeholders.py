@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf import probing
+from penstock.tf.features import in_order
 from penstock.tf.nest import map_structure
 from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.shapes import (
@@ -58,7 +59,7 @@ def _ragged(shape: TensorShape, dtype: Any, rank: int, splits: Any) -> RaggedTen
 
 def of_features(features: Any, batch: list[Any]) -> dict[str, Any]:
     """The specs of the tensors that a parser returns for features, for a batch of this shape or for one record."""
-    return {key: _of_feature(feature, batch) for key, feature in features.items()}
+    return {key: _of_feature(features[key], batch) for key in in_order(features)}
 
 
 def _of_feature(feature: Any, batch: list[Any]) -> Any:
@@ -92,7 +93,8 @@ def specs_of_lists(features: Any, batch: list[Any]) -> tuple[dict[str, Any], dic
     """The specs of parsed feature lists, and of the numbers of their frames, for a batch of this shape."""
     specs: dict[str, Any] = {}
     lengths: dict[str, Any] = {}
-    for key, feature in features.items():
+    for key in in_order(features):
+        feature = features[key]
         kind = type(feature).__name__
         if kind == "FixedLenSequenceFeature":
             shape = TensorShape([*batch, None]).concatenate(feature.shape)

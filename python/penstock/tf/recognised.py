@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.tf.features import in_order
 from penstock.tf.nest import flatten, pack_sequence_as
 
 
@@ -71,7 +72,7 @@ class Recorded:
             self.give_up()
         parsing = Parsing(self, dict(features))
         self._log.parsings.append(parsing)
-        return {key: Recorded(self._log, parsing=parsing, key=key) for key in features}
+        return {key: Recorded(self._log, parsing=parsing, key=key) for key in in_order(features)}
 
     def give_up(self, *_: Any, **__: Any) -> Any:
         """Record that a value was needed."""

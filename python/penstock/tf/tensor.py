@@ -7,16 +7,18 @@ quotients of small integers, and the printed form.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from penstock.tf import probing
 from penstock.tf.dtypes import DType, as_dtype, of_array, string
+from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorShape, TensorSpec
 
 _NUMPY_DTYPE: Any = np.ndarray.dtype
+numpy_dtype: Callable[[Any], np.dtype[Any]] = _NUMPY_DTYPE.__get__
 
 
 class Tensor(np.ndarray[Any, np.dtype[Any]]):
@@ -82,22 +84,42 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return (np.ndarray.__getitem__(self, (i, ...)) for i in range(len(self)))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        if context is not None and isinstance(context[1][0], np.generic) and len(context[1]) == 2:
+            array = _beside_scalar(array, *context[:2])
         # NumPy would convert results without dimensions to its scalars.
         return (
             array.view(Tensor) if isinstance(array, np.ndarray) else np.asarray(array).view(Tensor)
         )
 
-    def __truediv__(self, other: Any) -> Any:
-        return np.true_divide(_divisible(self), _divisible(other))
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return np.true_divide(_divisible(other), _divisible(self))
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            "a tensor does not support item assignment: use tf.tensor_scatter_nd_update, or change t.numpy()"
+        )
 
     def __eq__(self, other: object) -> Any:
-        return np.equal(self, _comparable(self, other))
+        given = False if other is None else beside(self, other)
+        return given if given is NotImplemented or other is None else np.equal(self, given)
 
     def __ne__(self, other: object) -> Any:
-        return np.not_equal(self, _comparable(self, other))
+        given = True if other is None else beside(self, other)
+        return given if given is NotImplemented or other is None else np.not_equal(self, given)
+
+    def __neg__(self) -> Any:
+        return np.negative(_signed(self))
+
+    def std(self, *args: Any, **kwargs: Any) -> Any:
+        """The standard deviation, as of a plain array."""
+        return _as_tensor(self.view(np.ndarray).std(*args, **kwargs))
+
+    def var(self, *args: Any, **kwargs: Any) -> Any:
+        """The variance, as of a plain array."""
+        return _as_tensor(self.view(np.ndarray).var(*args, **kwargs))
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if func in _OF_PLAIN_ARRAYS:
+            args = [_plain(value) for value in args]
+            return _as_tensor(func(*args, **{k: _plain(v) for k, v in kwargs.items()}))
+        return super().__array_function__(func, types, args, kwargs)
 
     __hash__ = None  # type: ignore[assignment] -- like NumPy arrays
 
@@ -124,26 +146,138 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         return f"tf.Tensor({values}, shape={self.shape}, dtype={_name(self)})"
 
     def __format__(self, spec: str) -> str:
-        return format(self.numpy(), spec) if self.ndim == 0 and spec else str(self)
+        return format(self.numpy(), spec)
 
 
-# In TensorFlow, `x += 1` makes a new tensor. Here x may be part of an array that is reused.
-for _operation in [
-    "add",
-    "and",
-    "floordiv",
-    "lshift",
-    "matmul",
-    "mod",
-    "mul",
-    "or",
-    "pow",
-    "rshift",
-    "sub",
-    "truediv",
-    "xor",
+def beside(tensor: Tensor, other: Any, error: type[Exception] = InvalidArgumentError) -> Any:
+    """The other operand of an operation with a tensor, in the tensor's dtype, as in TensorFlow.
+
+    Arrays and numbers of NumPy are converted. Python's numbers are converted if the dtype can hold such numbers.
+
+    Returns:
+        The operand; NotImplemented if it is a sparse or ragged tensor, which has its own operators.
+
+    Raises:
+        error: the other operand is a tensor of another dtype.
+        TypeError: Python values that cannot be converted to the dtype.
+    """
+    kind, wanted = type(other), numpy_dtype(tensor)
+    if kind is Tensor or kind is np.ndarray:
+        if numpy_dtype(other) == wanted:
+            return other
+    elif kind is float:
+        if wanted.kind in "fc":
+            return other
+    elif kind is int and (wanted.kind in "fc" or _fits(other, wanted)):
+        return other
+    if isinstance(other, Tensor):
+        text = f"cannot combine {_name(tensor)} and {_name(other)} tensors: tf.cast one of them"
+        raise _error(error, text)
+    return NotImplemented if hasattr(other, "with_values") else _tensor(other, as_dtype(wanted))
+
+
+def _fits(number: int, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind == "i":
+        return (number if number >= 0 else ~number) >> (8 * dtype.itemsize - 1) == 0
+    return dtype.kind == "u" and number >= 0 and number >> 8 * dtype.itemsize == 0
+
+
+def _error(kind: type[Exception], text: str) -> Exception:
+    return InvalidArgumentError(None, None, text) if kind is InvalidArgumentError else kind(text)
+
+
+# These functions of NumPy combine arrays of several dtypes by operators, or write into arrays like their argument.
+_OF_PLAIN_ARRAYS = {
+    np.allclose, np.apply_along_axis, np.average, np.corrcoef, np.cov, np.cross, np.ediff1d, np.geomspace,
+    np.gradient, np.histogram, np.interp, np.isclose, np.kron, np.linspace, np.logspace, np.median, np.nanmax,
+    np.nanmean, np.nanmedian, np.nanmin, np.nanpercentile, np.nanquantile, np.nanstd, np.nanvar, np.percentile,
+    np.piecewise, np.polyfit, np.polyval, np.quantile, np.roll, np.sinc, np.trapezoid, np.unwrap, np.vander,
+}  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return value.view(np.ndarray) if isinstance(value, Tensor) else value
+
+
+def _as_tensor(value: Any) -> Any:
+    return np.asarray(value).view(Tensor) if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _beside_scalar(result: Any, function: Any, operands: tuple[Any, Any]) -> Any:
+    """The result of an operation on a scalar of NumPy and a tensor. NumPy does not call the tensor's operator."""
+    scalar, tensor = operands
+    if not isinstance(tensor, Tensor) or scalar.dtype == numpy_dtype(tensor):
+        return result
+    given = beside(tensor, scalar)
+    return _quotient(given, tensor) if function is np.true_divide else function(given, tensor)
+
+
+def _signed(tensor: Tensor) -> Tensor:
+    if numpy_dtype(tensor).kind in "ubO":
+        raise _error(InvalidArgumentError, f"{_name(tensor)} values have no sign: use tf.cast")
+    return tensor
+
+
+def _quotient(x: Any, y: Any) -> Any:
+    return np.true_divide(_divisible(x), _divisible(y))
+
+
+def _give_operator(
+    name: str, numpys: Any, refused: str, error: type[Exception] = InvalidArgumentError
+) -> None:
+    """Give Tensor an operator and its reflection.
+
+    Args:
+        name: the middle of its name.
+        numpys: the function that computes it.
+        refused: the kinds of NumPy dtypes that have no such operation in TensorFlow.
+        error: what tensors of other dtypes raise.
+    """
+
+    def forward(self: Tensor, other: Any) -> Any:
+        given = beside(self, other, error)
+        if given is NotImplemented:
+            return NotImplemented
+        if numpy_dtype(self).kind in refused:
+            raise _error(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
+        return numpys(self, given)
+
+    def backward(self: Tensor, other: Any) -> Any:
+        given = beside(self, other, error)
+        if given is NotImplemented:
+            return NotImplemented
+        if numpy_dtype(self).kind in refused:
+            raise _error(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
+        return numpys(given, self)
+
+    setattr(Tensor, f"__{name}__", forward)
+    if name not in _COMPARISONS:
+        setattr(Tensor, f"__r{name}__", backward)
+        # In TensorFlow, `x += 1` makes a new tensor. Here x may be part of an array that is reused.
+        setattr(Tensor, f"__i{name}__", forward)
+
+
+_COMPARISONS = {"lt", "le", "gt", "ge"}
+for _operator, _numpys, _refused in [
+    ("add", np.add, "b"),
+    ("sub", np.subtract, "bO"),
+    ("mul", np.multiply, "O"),
+    ("floordiv", np.floor_divide, "bO"),
+    ("mod", np.mod, "bO"),
+    ("pow", np.power, "bO"),
+    ("matmul", np.matmul, "bO"),
+    ("and", np.bitwise_and, "fcO"),
+    ("or", np.bitwise_or, "fcO"),
+    ("xor", np.bitwise_xor, "fcO"),
+    ("lt", np.less, "bO"),
+    ("le", np.less_equal, "bO"),
+    ("gt", np.greater, "bO"),
+    ("ge", np.greater_equal, "bO"),
 ]:
-    setattr(Tensor, f"__i{_operation}__", getattr(Tensor, f"__{_operation}__"))
+    _give_operator(_operator, _numpys, _refused)
+_give_operator("truediv", _quotient, "bO", TypeError)
+for _operator in ("lshift", "rshift"):
+    setattr(Tensor, f"__i{_operator}__", getattr(Tensor, f"__{_operator}__"))
 
 
 def _name(tensor: Tensor) -> str:
@@ -165,14 +299,11 @@ def _scalar(value: Any, dtype: np.dtype[Any]) -> Tensor:
 
 def _divisible(value: Any) -> Any:
     """An operand of TensorFlow's division: integers of up to 16 bits become float32, larger ones float64."""
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize <= 2:
-        return value.astype(np.float32)
+    if isinstance(value, np.ndarray):
+        dtype = numpy_dtype(value)
+        if dtype.kind in "iu" and dtype.itemsize <= 2:
+            return value.astype(np.float32)
     return value
-
-
-def _comparable(tensor: Tensor, other: Any) -> Any:
-    """The operand of a comparison. If the other operand is a tensor of strings, text becomes UTF-8 bytes."""
-    return _tensor(other, None) if tensor.dtype == object and other is not None else other
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:
@@ -224,32 +355,41 @@ def convert_to_tensor(
 def _tensor(value: Any, dtype: DType | None) -> Tensor:
     if isinstance(value, Tensor) and (dtype is None or dtype == value.dtype):
         return value
-    is_numpy = isinstance(value, (np.ndarray, np.generic))
+    is_numpy = hasattr(value, "__array__")  # also columns and tables of pandas
     array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
     if array.dtype.kind in "SUO":
         return _strings(array, dtype)
     if dtype is None and not is_numpy:
         dtype = _of_python(array, value)
-    return _converted(value, array, dtype)
+    return _converted(value, array, dtype, is_numpy and not isinstance(value, Tensor))
 
 
-def _converted(value: Any, array: np.ndarray[Any, Any], dtype: DType | None) -> Tensor:
+_REFUSED = {"i": "f", "u": "fb", "b": "iuf"}
+
+
+def _converted(
+    value: Any, array: np.ndarray[Any, Any], dtype: DType | None, is_numpy: bool
+) -> Tensor:
     if dtype is None or dtype == array.dtype:
         return array.view(Tensor)
-    if dtype is string and not array.size:
-        return np.empty(array.shape, object).view(Tensor)
-    if dtype is string or (dtype.is_integer and array.dtype.kind == "f" and array.size):
+    if not array.size:
+        return np.empty(array.shape, dtype.dtype).view(Tensor)
+    if dtype is string and is_numpy:
+        raise ValueError(f"Cannot convert an array of {array.dtype} to a tensor of strings")
+    # TensorFlow converts arrays to any dtype, and Python's numbers to dtypes of the same kind.
+    if dtype is string or (not is_numpy and array.dtype.kind in _REFUSED.get(dtype.kind, "")):
         raise TypeError(f"Cannot convert {value!r} to EagerTensor of dtype {dtype.name}")
     return array.astype(dtype.dtype).view(Tensor)
 
 
 def _of_python(array: np.ndarray[Any, Any], value: Any) -> DType | None:
     """The dtype of a tensor made from Python values; None for NumPy's choice."""
-    if _holds_arrays(value):
+    first = _first(value)
+    if hasattr(first, "__array__") and not isinstance(first, np.integer):
         return None
     if array.dtype.kind == "f":
         return as_dtype(np.float32)
-    if array.dtype == np.int64:
+    if array.dtype.kind in "iu":
         fits = not array.size or (array.min() >= -(1 << 31) and array.max() < 1 << 31)
         return as_dtype(np.int32 if fits else np.int64)
     return None
@@ -259,10 +399,6 @@ def _first(value: Any) -> Any:
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return value
-
-
-def _holds_arrays(value: Any) -> bool:
-    return isinstance(_first(value), (np.ndarray, np.generic))
 
 
 def _holds_text(value: Any) -> bool:

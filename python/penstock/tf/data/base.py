@@ -74,6 +74,28 @@ class Iterator:
         return
 
 
+# The names of classes in TensorFlow, where they differ from those of the ops.
+_TENSORFLOWS = {
+    "Tensors": "_TensorDataset",
+    "TensorSlices": "_TensorSliceDataset",
+    "Generator": "_FlatMapDataset",
+    "Enumerate": "_ZipDataset",
+    "RaggedBatch": "_BatchDataset",
+    "MemoryCache": "CacheDataset",
+    "FileCache": "CacheDataset",
+    "Choose": "_DirectedInterleaveDataset",
+    "Resample": "_DirectedInterleaveDataset",
+    "Groups": "_GroupByWindowDataset",
+    "Snapshot": "_MapDataset",
+    "Named": "_OptionsDataset",
+    "Buckets": "_GroupByWindowDataset",
+    "Counter": "_ScanDataset",
+    "Numbers": "_RandomDataset",
+    "Asserted": "_AssertCardinalityDataset",
+    "Loaded": "_LoadDataset",
+}
+
+
 class Base:
     """The base of all datasets. Attributes: element_spec."""
 
@@ -123,7 +145,21 @@ class Base:
         return known
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {type(self.op).__name__}>"
+        try:
+            spec = repr(self.element_spec)
+        except Exception:  # the user's function fails; the error comes when elements are read
+            spec = "unknown"
+        return f"<{self._kind()} element_spec={spec}>"
+
+    def _kind(self) -> str:
+        """TensorFlow's name for the class of such a dataset."""
+        own, step = type(self).__name__, type(self.op).__name__
+        if own != "Dataset":
+            return f"{own}V2"
+        name = _TENSORFLOWS.get(step, f"_{step}Dataset")
+        if getattr(self.op, "calls", None) is not None and step in {"Map", "Interleave"}:
+            return name.replace("_", "_Parallel")
+        return name
 
     @property
     def element_spec(self) -> Any:

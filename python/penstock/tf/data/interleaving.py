@@ -68,8 +68,8 @@ class Interleave(Op):
     ) -> None:
         self.source = source
         self.function = function
-        calls = parallel_calls(num_parallel_calls)
-        self.cycle = slots(cycle_length, calls)
+        self.calls = parallel_calls(num_parallel_calls)
+        self.cycle = slots(cycle_length, self.calls)
         self.block = 1 if block_length is None else whole(block_length, "block_length")
         if self.block < 1:
             raise InvalidArgumentError(None, None, "`block_length` must be > 0", found=self.block)
@@ -118,6 +118,13 @@ def _in_turns(opened: Iterator[Iterator[Any]], cycle: int, block: int) -> Iterat
                     break
                 yield element
         place = (place + 1) % cycle
+
+
+class FlatMap(Interleave):
+    """The elements of the datasets that a function makes, one dataset after the other."""
+
+    def __init__(self, source: Op, function: Callable[..., Op]) -> None:
+        super().__init__(source, function, 1, 1)
 
 
 class _Slot:

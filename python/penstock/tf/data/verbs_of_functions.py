@@ -8,7 +8,7 @@ from typing import Any
 from penstock.tf.binding import bound
 from penstock.tf.data.base import Base
 from penstock.tf.data.grouping import Groups
-from penstock.tf.data.interleaving import Interleave
+from penstock.tf.data.interleaving import FlatMap, Interleave
 from penstock.tf.data.mapping import Filter, Map, Scan, TakeWhile
 from penstock.tf.data.op import Op, as_element, call
 
@@ -148,7 +148,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in counts.flat_map(lambda n: tf.data.Dataset.range(n))]
             [0, 0, 1]
         """
-        return self.of(Interleave(self.op, op_of(bound(map_func)), 1, 1))
+        return self.of(FlatMap(self.op, op_of(bound(map_func))))
 
     def interleave(
         self,

@@ -89,7 +89,7 @@ class DatasetSpec(TypeSpec):
         return (self.element_spec,)
 
     def __repr__(self) -> str:
-        return f"DatasetSpec({self.element_spec!r})"
+        return f"DatasetSpec({self.element_spec!r}, TensorShape([]))"
 
 
 class Described(Op):
