@@ -359,6 +359,19 @@ def column_of_some_files() -> Case:
     return twice(_two_of_columns(), gives=both, schema=schema)
 
 
+def further_column_of_a_later_file() -> Case:
+    ps.write({"a": [3]}, "few.parquet")
+    ps.write({"a": [1], "b": [2]}, "more.parquet")
+    files = ["few.parquet", "more.parquet"]
+
+    def advised() -> None:
+        schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+        assert rows(files, schema=schema) == [{"a": 3, "b": None}, {"a": 1, "b": 2}]
+        assert rows(files, columns=["a"]) == [{"a": 3}, {"a": 1}]
+
+    return Case(lambda: rows(files), advised)
+
+
 def required_column_of_some_files() -> Case:
     load = _two_of_columns()
 
@@ -388,6 +401,9 @@ def folders_of_no_key() -> Case:
 CASES: Cases = {
     "'open(..., hive=False), which leaves the names of folders alone'": folders_of_no_key,
     "'open(..., schema=...) gives nulls for columns that a file lacks'": column_of_some_files,
+    "'open(..., schema=...) with the columns of all files, or name the columns to keep with columns='": (
+        further_column_of_a_later_file
+    ),
     "f'schema= with pa.field({field.name!r}, ..., nullable=True), for nulls'": (
         required_column_of_some_files
     ),

@@ -85,6 +85,7 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
     spliced: list[EditPart] = []
     decoded: list[EditPart] = []
     for place, shard in enumerate(todo):
+        old.files.check_whole(place)
         (spliced if _is_spliced(old, place) else decoded).append(EditPart(place, shard))
     work.splice(old, spliced)
     for part in decoded:
