@@ -80,3 +80,47 @@ def test_wrong_types_are_refused(
     ps.write(DATA, tmp_path / "data.tfrecord")
     with pytest.raises(error, match=message):
         ps.open(tmp_path / "data.tfrecord", **options)
+
+
+def test_a_key_that_does_not_fit_its_type_names_column_and_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar"
+    ps.write({"__key__": ["1", "2", "3b", "4b"], "label": [1, 2, 3, 4]}, path)
+    for reading in (
+        lambda: list(ps.open(path, types={"__key__": "int64"}).scan()),
+        lambda: ps.open(path, types={"__key__": "int64"})[2],
+    ):
+        with pytest.raises(ps.SchemaError, match="'3b'") as caught:
+            reading()
+        error = caught.value
+        assert (error.file, error.record, error.field) == (str(path), 2, "__key__")
+    assert ps.open(path, types={"__key__": "int64"})[1]["__key__"] == 2
+
+
+INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint32(), pa.uint64()]
+
+
+@pytest.mark.parametrize("first", INTEGERS, ids=str)
+@pytest.mark.parametrize("second", INTEGERS, ids=str)
+def test_a_hint_with_a_wider_integer_type_is_true_for_all_values(
+    tmp_path: Path, first: pa.DataType, second: pa.DataType
+) -> None:
+    def ends(type_: pa.DataType) -> list[int]:
+        has_sign = pa.types.is_signed_integer(type_)
+        bits = type_.bit_width - has_sign
+        return [-(1 << bits) if has_sign else 0, (1 << bits) - 1]
+
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, type_ in zip(paths, (first, second), strict=True):
+        ps.write(pa.table({"n": pa.array(ends(type_), type_)}), path)
+    holds = ends(first)[0] <= ends(second)[0] and ends(second)[1] <= ends(first)[1]
+    if holds:
+        assert ps.open(paths).to_table()["n"].to_pylist() == [*ends(first), *ends(second)]
+        return
+    with pytest.raises(ps.SchemaError) as caught:
+        ps.open(paths).to_table()
+    is_wider = ends(second)[0] <= ends(first)[0] and ends(first)[1] <= ends(second)[1]
+    assert (caught.value.hint is not None) == is_wider
+    if is_wider:
+        assert f"types={{'n': '{second}'}}" in str(caught.value.hint)
+        found = ps.open(paths, types={"n": str(second)}).to_table()["n"].to_pylist()
+        assert found == [*ends(first), *ends(second)]

@@ -156,3 +156,62 @@ def test_a_proof_reads_all_written_records(late: object, tmp_path: Path) -> None
     made = ps.convert(tmp_path / "a.arrow", tmp_path / "a.msgpack", prove=True)
     assert made.num_records == MANY + 1
     assert [path.name for path in tmp_path.glob(".penstock*")] == []
+
+
+def two_files(folder: Path, ending: str) -> list[str]:
+    """Two files, of which the second also stores `late`."""
+    paths = [str(folder / f"{name}.{ending}") for name in "ab"]
+    ps.write({"id": [1, 2]}, paths[0])
+    ps.write({"id": [3, 4], "late": [5, 6]}, paths[1])
+    return paths
+
+
+STORING = ["parquet", "arrow", "npz", "h5", "beton", "tar"]
+"""Formats whose files store their columns."""
+
+
+@pytest.mark.parametrize("ending", STORING)
+def test_a_column_that_only_a_later_file_stores_is_never_lost(tmp_path: Path, ending: str) -> None:
+    paths = two_files(tmp_path, ending)
+    ds = ps.open(paths)
+    other, target = tmp_path / "other.arrow", tmp_path / "out.arrow"
+    ps.write({"id": [1, 2, 3, 4]}, other)
+    for reading in (
+        lambda: list(ds.scan()),
+        lambda: list(ds.scan()),  # again, once the files are open
+        lambda: ds[3],
+        lambda: ds.filter("id > 2").to_table(),
+        lambda: ps.convert(paths, target),
+        lambda: ps.convert(ds, target, shuffle=1),
+        lambda: ps.write(ds, target),
+        lambda: ps.dedupe(paths, into=target),
+        lambda: ps.diff(paths, other),
+        lambda: ps.diff(other, paths),
+    ):
+        with pytest.raises(ps.SchemaError, match="would be lost") as caught:
+            reading()
+        assert (caught.value.file, caught.value.field) == (paths[1], "late")
+        assert not target.exists()
+
+
+@pytest.mark.parametrize("ending", STORING)
+def test_named_columns_of_files_with_further_columns_are_read(tmp_path: Path, ending: str) -> None:
+    paths = two_files(tmp_path, ending)
+    ids = [1, 2, 3, 4]
+    assert len(ps.open(paths)) == ps.info(paths).num_records == 4
+    assert ps.open(paths).to_table(["id"])["id"].to_pylist() == ids
+    narrow = ps.open(paths, columns=["id"])
+    assert narrow.to_table().to_pydict() == {"id": ids}
+    ps.convert(paths, tmp_path / "out.arrow", columns=["id"], prove=True)
+    assert ps.diff(narrow, tmp_path / "out.arrow").equal
+
+
+@pytest.mark.parametrize("into", [None, "out/"])
+def test_changing_fields_loses_no_column_of_a_later_file(tmp_path: Path, into: str | None) -> None:
+    paths = two_files(tmp_path, "parquet")
+    before = [Path(path).read_bytes() for path in paths]
+    where = {"in_place": True} if into is None else {"into": tmp_path / into}
+    with pytest.raises(ps.SchemaError, match="would be lost"):
+        ps.add_fields(paths, {"new": 1}, **where)
+    assert [Path(path).read_bytes() for path in paths] == before
+    assert not list(tmp_path.glob("out/*.parquet"))

@@ -359,6 +359,36 @@ def column_of_some_files() -> Case:
     return twice(_two_of_columns(), gives=both, schema=schema)
 
 
+def further_column_of_a_later_file() -> Case:
+    ps.write({"a": [3]}, "few.parquet")
+    ps.write({"a": [1], "b": [2]}, "more.parquet")
+    files = ["few.parquet", "more.parquet"]
+
+    def advised() -> None:
+        schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+        assert rows(files, schema=schema) == [{"a": 3, "b": None}, {"a": 1, "b": 2}]
+        assert rows(files, columns=["a"]) == [{"a": 3}, {"a": 1}]
+
+    return Case(lambda: rows(files), advised)
+
+
+def _wider_integers(ending: str) -> Case:
+    ps.write(pa.table({"a": pa.array([1], pa.int32())}), f"0.{ending}")
+    ps.write({"a": [1 << 40]}, f"1.{ending}")
+    files = [f"0.{ending}", f"1.{ending}"]
+    case = twice(rows, files, gives=[{"a": 1}, {"a": 1 << 40}], types={"a": "int64"})
+    hint = "open(..., types={'a': 'int64'}) reads all files with the wider type"
+    return case._replace(hint=hint)
+
+
+def wider_integers_in_parquet() -> Case:
+    return _wider_integers("parquet")
+
+
+def wider_integers_in_tar() -> Case:
+    return _wider_integers("tar")
+
+
 def required_column_of_some_files() -> Case:
     load = _two_of_columns()
 
@@ -388,6 +418,11 @@ def folders_of_no_key() -> Case:
 CASES: Cases = {
     "'open(..., hive=False), which leaves the names of folders alone'": folders_of_no_key,
     "'open(..., schema=...) gives nulls for columns that a file lacks'": column_of_some_files,
+    "'open(..., schema=...) with the columns of all files, or name the columns to keep with columns='": (
+        further_column_of_a_later_file
+    ),
+    "wider_hint(field, array.type)": wider_integers_in_parquet,
+    "wider_hint(self.column, values.type)": wider_integers_in_tar,
     "f'schema= with pa.field({field.name!r}, ..., nullable=True), for nulls'": (
         required_column_of_some_files
     ),

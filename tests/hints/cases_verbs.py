@@ -369,7 +369,21 @@ def some_files_of_two_kinds() -> Case:
     return Case(lambda: rows("[xy][12]*"), listed, AS_A_LIST)
 
 
+def repaired_under_the_name_of_another_format() -> Case:
+    ps.write({"a": [1, 2]}, "a.tfrecord")
+
+    def advised() -> None:
+        ps.repair("a.tfrecord", into="whole.tfrecord")
+        ps.convert("whole.tfrecord", "whole.parquet")
+        assert rows("whole.parquet") == [{"a": 1}, {"a": 2}]
+
+    return Case(lambda: ps.repair("a.tfrecord", into="whole.parquet"), advised)
+
+
 CASES: Cases = {
+    "f'write {better} instead, and convert that with penstock.convert'": (
+        repaired_under_the_name_of_another_format
+    ),
     "'add_fields adds new fields'": unknown_field,
     "'run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
         kept_fields_are_baked,

@@ -52,6 +52,19 @@ def test_a_set_whose_names_contain_the_count_takes_no_new_shard(
     assert names_in(tmp_path) == before
 
 
+@pytest.mark.parametrize("names", [["a", "b"], ["p-00000-of-00002", "p-00001-of-00002"]])
+def test_files_that_cannot_grow_are_not_recommended_for_more_records(
+    tmp_path: Path, names: list[str]
+) -> None:
+    for name in names:
+        ps.write({"id": [1]}, tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match="write the records to another file, and open both") as no:
+        ps.append({"id": [2]}, tmp_path / "*.parquet")
+    assert "last" not in str(no.value)
+    ps.write({"id": [2]}, tmp_path / "q.parquet")
+    assert ids(tmp_path / "*.parquet") == [1, 1, 2]
+
+
 @pytest.mark.parametrize(
     ("names", "target"),
     [

@@ -85,6 +85,36 @@ def test_without_columns_whole_records_are_compared(ending: str, tmp_path: Path)
     assert found == rows[:30]
 
 
+def test_equal_tars_are_duplicates_wherever_they_lie(tmp_path: Path) -> None:
+    rows = {"__key__": ["a", "b"], "text": ["x", "y"]}
+    ps.write(rows, tmp_path / "0.tar")
+    (tmp_path / "1.tar").write_bytes((tmp_path / "0.tar").read_bytes())
+    made = ps.dedupe(tmp_path / "*.tar", into=tmp_path / "all.arrow")
+    assert made.notes[-1] == "compared 2 columns: __key__, text"
+    found = ps.open(tmp_path / "all.arrow").to_table(["__key__", "text"])
+    assert found.to_pydict() == rows
+
+
+def test_a_key_names_a_record_of_a_tar(tmp_path: Path) -> None:
+    ps.write({"__key__": ["a", "b"], "text": ["x", "x"]}, tmp_path / "0.tar")
+    ps.write({"__key__": ["a", "b"], "text": ["x", "y"]}, tmp_path / "1.tar")
+
+    def deduped(by: list[str] | None) -> list[tuple[str, str]]:
+        ps.dedupe(tmp_path / "?.tar", by, into=tmp_path / "out.arrow", overwrite=True)
+        return [(row["__key__"], row["text"]) for row in ps.open(tmp_path / "out.arrow")]
+
+    assert deduped(None) == [("a", "x"), ("b", "x"), ("b", "y")]
+    assert deduped(["text"]) == [("a", "x"), ("b", "y")]
+    assert deduped(["__key__"]) == [("a", "x"), ("b", "x")]
+
+
+def test_a_column_of_another_format_may_be_called_like_the_place(tmp_path: Path) -> None:
+    ps.write({"__url__": ["a", "b", "a"]}, tmp_path / "0.parquet")
+    made = ps.dedupe(tmp_path / "0.parquet", into=tmp_path / "out.parquet")
+    assert made.num_records == 2
+    assert made.notes == ("compared 1 column: __url__",)
+
+
 def test_payloads_pass_from_tfrecord_to_tfrecord_unparsed(tmp_path: Path) -> None:
     ps.write({"id": [3, 1, 3, 2]}, tmp_path / "in.tfrecord")
     ps.dedupe(str(tmp_path / "in.tfrecord"), "id", into=tmp_path / "out.tfrecord")

@@ -359,3 +359,31 @@ def test_only_the_damaged_part_of_a_large_arrow_batch_is_lost(tmp_path: Path) ->
     lost = set(range(num_records)).difference(saved)
     assert 40_000 in lost
     assert lost == set(range(min(lost), max(lost) + 1))
+
+
+@pytest.mark.parametrize("name", ["b.parquet", "b.tar", "b.h5"])
+def test_a_new_file_is_not_named_like_one_of_another_format(tmp_path: Path, name: str) -> None:
+    path, target = tmp_path / "a.tfrecord", tmp_path / name
+    ps.write({"id": [1, 2]}, path)
+    for make in (
+        lambda: ps.repair(path, into=target),
+        lambda: ps.add_fields(path, {"new": 1}, into=target),
+        lambda: ps.drop_fields(path, "id", into=target),
+    ):
+        with pytest.raises(ps.UnsupportedError, match="the format of its source, tfrecord") as no:
+            make()
+        assert no.value.file == str(target)
+        assert not target.exists()
+
+
+@pytest.mark.parametrize("name", ["b.tfrecord", "b.tfrecords", "b.data", "b", "b.bak"])
+def test_a_new_file_may_have_any_name_of_no_other_format(tmp_path: Path, name: str) -> None:
+    ps.write({"id": [1, 2]}, tmp_path / "a.tfrecord")
+    assert ps.repair(tmp_path / "a.tfrecord", into=tmp_path / name).ok
+    assert len(ps.open(tmp_path / name)) == 2
+
+
+def test_a_file_of_another_format_than_its_name_may_keep_the_ending(tmp_path: Path) -> None:
+    ps.write({"id": [1, 2]}, tmp_path / "a.tfrecord")
+    (tmp_path / "a.tfrecord").rename(tmp_path / "a.parquet")
+    assert ps.repair(tmp_path / "a.parquet", into=tmp_path / "b.parquet").ok

@@ -58,6 +58,8 @@ def _format_option(
 def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
     name = found["keyword"] or found["bare"]
     text = found["value"] or found["given"] or ""
+    if "pa." in text:
+        return f"in Python, {found[0]}"  # a type that a command line cannot name
     # If a command has two formats, `open` means the format that is read.
     is_written = name == "format" and found["verb"] != "open" and "to" in options
     option = options.get("to" if is_written else _ALIASES.get(name, name))

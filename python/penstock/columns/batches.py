@@ -107,6 +107,7 @@ def _cast(array: Any, field: Any, path: str) -> Any:
                 field=field.name,
                 expected=field.type,
                 found=array.type,
+                hint=wider_hint(field, array.type),
             ) from error
     if not field.nullable and array.null_count:
         raise SchemaError(
@@ -115,6 +116,22 @@ def _cast(array: Any, field: Any, path: str) -> Any:
             field=field.name,
         )
     return array
+
+
+def _innermost(type_: Any) -> Any:
+    type_ = storage_of(type_)
+    return _innermost(type_.value_type) if is_list(type_) else type_
+
+
+def wider_hint(field: pa.Field, found: Any) -> str | None:
+    """The hint for integers that an earlier file stores in a narrower type."""
+    wanted, found = (_innermost(type_) for type_ in (field.type, found))
+    if not (pa.types.is_integer(wanted) and pa.types.is_integer(found)):
+        return None
+    has_sign = pa.types.is_signed_integer(found) or pa.types.is_unsigned_integer(wanted)
+    if found.bit_width <= wanted.bit_width or not has_sign:
+        return None  # values of the one type may not fit the other either
+    return f"open(..., types={{{field.name!r}: '{found}'}}) reads all files with the wider type"
 
 
 def same_columns(batch: Any, schema: Any, path: str) -> Any:

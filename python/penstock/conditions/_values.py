@@ -144,6 +144,13 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
         type_ = values.type
         if not pa.types.is_struct(type_) or type_.get_field_index(part) < 0:
             inside = ".".join([column, *path[:place]])
+            if isinstance(type_, pa.JsonType):
+                raise SchemaError(
+                    f"{inside} is JSON text, so a condition cannot look into it",
+                    field=name,
+                    hint=f"types={{{inside!r}: pa.struct([({part!r}, pa.int64())])}} of open gives the fields of JSON "
+                    "in tars; for other formats, filter with a function of a batch",
+                )
             raise SchemaError(f"{inside} has no field {part}: it is {type_}", field=name)
         values = compute.struct_field(values, type_.get_field_index(part))
     return values

@@ -270,7 +270,8 @@ class Summary(Printed):
     num_records: int
     num_bytes: int
     notes: tuple[str, ...] = ()
-    """Changes to values that the format could not hold exactly, such as float64 rounded to float32."""
+    """Changes to values that the format could not hold exactly, such as float64 rounded to float32. From `dedupe` also
+    the columns that were compared."""
     text_columns: tuple[str, ...] = ()
     """From `convert`: columns that were written as bytes, although all their values are text. `text=` of `convert` would
     write them as strings."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,14 @@ from penstock import _core, formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
 from penstock.conditions import Filter
-from penstock.contract.added import AddedReader, open_with_nulls
+from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.opening import open_shard
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._no_records import NoRecords, no_bytes
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
+from penstock.datasets._open_file import OpenFile
+from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import (
@@ -35,7 +37,6 @@ from penstock.framing.index.sidecar import discard
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.overlays import Overlays
-from penstock.overlay.reader import OverlaidReader
 from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
@@ -46,22 +47,6 @@ _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
 Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
-
-
-class _OpenFile(NamedTuple):
-    reader: Reader
-    format: Format
-    source: Source
-    is_verified: bool
-    """Whether records are verified when they are read."""
-    compares: Callable[[Chunk[Any] | None], bool]
-
-    @property
-    def own(self) -> Reader:
-        reader = self.reader
-        while isinstance(reader, (AddedReader, OverlaidReader)):
-            reader = reader.base
-        return reader
 
 
 class Files:
@@ -95,6 +80,7 @@ class Files:
         is_given = options.schema is not None or options.raw
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
         self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
+        self._whole = set(self._alike)  # files of which no stored column is left out
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
         self._is_kept = False
@@ -106,7 +92,7 @@ class Files:
             self._names = self.schema.names
         self._has_warned = len(paths) == 1
 
-    def _first_by_kept(self) -> _OpenFile | None:
+    def _first_by_kept(self) -> OpenFile | None:
         """The first file, opened with the schema in the sidecars. None unless all sidecars have the same schema, and
         the file can be read with it."""
         if self.types == "given" or self.options.format_options:
@@ -124,10 +110,10 @@ class Files:
             self._is_kept = False
             self._forget_readers()
             return None
-        self._alike = set(range(len(self.paths)))
+        self._alike = self._whole = set(range(len(self.paths)))
         return first
 
-    def _first_by_content(self) -> _OpenFile:
+    def _first_by_content(self) -> OpenFile:
         """The first file, opened with the given schema or one inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
         if is_open and self.options.format_options.get("infer_records") == "all":
@@ -152,14 +138,14 @@ class Files:
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
-        self._opened: list[_OpenFile | None] = [None] * len(self.paths)
+        self._opened: list[OpenFile | None] = [None] * len(self.paths)
         self._locks = [Lock() for _ in self.paths]
         self._recent = Recent(len(self.paths), _HANDLES)
         self._states: dict[int, Any] = {}
 
-    def _first(self) -> _OpenFile:
+    def _first(self) -> OpenFile:
         """The first file with a record. Its schema applies to all files."""
-        empty: _OpenFile | None = None
+        empty: OpenFile | None = None
         for shard in range(len(self.paths)):
             opened = self._of(shard)
             if isinstance(opened.own, NoRecords):
@@ -240,19 +226,21 @@ class Files:
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
-    def _of(self, shard: int) -> _OpenFile:
+    def _of(self, shard: int) -> OpenFile:
         with self._locks[shard]:
             opened = self._opened[shard]
             if opened is None:
                 opened = self._open(shard)
                 self._check_same(shard, opened.source)
+                if self.options.complete:
+                    self.check_whole(shard)
                 self._opened[shard] = opened
         closed = self._recent.use(shard)
         if closed is not None:
             self._opened[closed] = None  # it is closed when its last user releases it
         return opened
 
-    def _still_open(self, shard: int) -> _OpenFile | None:
+    def _still_open(self, shard: int) -> OpenFile | None:
         """A file that was opened before, reopened if it was closed to make room for other files."""
         return self._of(shard) if shard in self._states else self._opened[shard]
 
@@ -268,7 +256,7 @@ class Files:
                 hint="open the data again",
             )
 
-    def _open(self, shard: int) -> _OpenFile:
+    def _open(self, shard: int) -> OpenFile:
         path = self.paths[shard]
         source = self.storage.source(path, mmap=self.options.mmap)
         try:
@@ -281,7 +269,7 @@ class Files:
             if self._hive is not None:
                 reader = self._hive.reader(shard, reader)
             compares = (lambda _: True) if is_compared else reader.compares
-            return _OpenFile(reader, fmt, source, is_verified, compares)
+            return OpenFile(reader, fmt, source, is_verified, compares)
         except BaseException:
             source.close()  # otherwise a stored exception would keep the file open
             raise
@@ -305,13 +293,20 @@ class Files:
         try:
             return open_shard(fmt, source, replace(options, schema=settled))
         except SchemaError:
-            self._refuse_disjoint(shard, settled)
+            self._refuse_disjoint(shard, settled.names)
             raise
 
-    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
-        from the file have none of them."""
-        if shard in self._alike or not batch.num_rows:
+    def check_fields(
+        self, shard: int, batch: pa.RecordBatch, columns: Sequence[str] | None
+    ) -> None:
+        """Raise SchemaError if a file has none of the dataset's fields, which is checked only if the first records read
+        from the file have none of them. With all columns (None), also raise it if the file stores columns that the dataset
+        does not have."""
+        if not batch.num_rows:
+            return
+        if columns is None:
+            self.check_whole(shard)
+        if shard in self._alike:
             return
         self._alike.add(shard)
         has_own = False
@@ -323,24 +318,30 @@ class Files:
                     return
         if has_own:
             # The names in the files, which overlays may rename.
-            own = self.schema if self._settled is None else self._settled
-            self._refuse_disjoint(shard, own)
+            self._refuse_disjoint(shard, self._own_names)
 
-    def _refuse_disjoint(self, shard: int, schema: pa.Schema) -> None:
-        names = self._names_alone(shard)
-        if not names or set(names) & set(schema.names).difference(OF_EVERY_RECORD):
+    def check_whole(self, shard: int) -> None:
+        """Raise SchemaError if a file stores columns that the dataset does not have. Formats that do not store their
+        columns check each record instead; see `complete`."""
+        if shard in self._whole:
             return
-        refuse_disjoint(fields_of(self.paths, self._names_alone), self.storage)
-        raise SchemaError(
-            "the file has none of the fields of the other files",
-            file=self.paths[shard],
-            expected=", ".join(schema.names[:5]),
-            found=", ".join(names[:5]),
-            hint="open(..., schema=...) with the fields of all files, or open each kind of file separately",
-        )
+        if self.types == "stored":
+            names = self._names_alone(shard, only_stored=True)
+            refuse_left_out(self.paths[shard], names, self._own_names)
+        self._whole.add(shard)
 
-    def _names_alone(self, shard: int) -> list[str]:
-        """The names of the fields that a file has if it is opened separately."""
+    @property
+    def _own_names(self) -> list[str]:
+        return (self.schema if self._settled is None else self._settled).names
+
+    def _refuse_disjoint(self, shard: int, own: list[str]) -> None:
+        names = self._names_alone(shard)
+        if has_none_of(names, own):
+            refuse_disjoint(fields_of(self.paths, self._names_alone), self.storage)
+            raise none_in_common(self.paths[shard], names, own)
+
+    def _names_alone(self, shard: int, *, only_stored: bool = False) -> list[str]:
+        """The names of the fields, or stored fields, that a file has if it is opened separately."""
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
@@ -349,7 +350,8 @@ class Files:
             schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
-            return [] if has_none else schema.names
+            is_inferred = InferredFrom.of(schema) is not None
+            return [] if has_none or (only_stored and is_inferred) else schema.names
         finally:
             opened.reader.close()
             opened.source.close()
@@ -417,7 +419,7 @@ class Files:
 
     def complete(self) -> Files:
         """These files, for callers that must not lose fields missing from the schema: if it was inferred from some of the
-        records, a record with further fields is a SchemaError."""
+        records, a record with further fields is a SchemaError, and so is a file that stores further columns."""
         if self.options.schema is not None or self.options.raw:
             return self
         other = copy.copy(self)

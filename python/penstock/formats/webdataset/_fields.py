@@ -28,7 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.columns.casts import check_survived, fitted
+from penstock.columns.batches import wider_hint
+from penstock.columns.casts import check_survived, first_unfit, fitted
 from penstock.columns.types import (
     ImageType,
     is_bytes,
@@ -130,7 +131,8 @@ class ReadingPlan:
             place: dict[str, Any] = {"record": self._misfit(values), "field": self.column.name}
             if self._breaks_rules():
                 raise undecodable(message, **place) from None
-            raise SchemaError(message, **place) from None
+            hint = wider_hint(self.column, values.type)
+            raise SchemaError(message, hint=hint, **place) from None
         if not self.column.nullable and found.null_count:
             row = pc.index(pc.is_null(found), pa.scalar(value=True)).as_py()
             raise SchemaError("the record has no such field", record=row, field=self.column.name)
@@ -251,6 +253,16 @@ def _nulls(values: Any) -> Any:
 def as_type(values: Any, type_: Any) -> Any:
     """Convert values to a type, which most already have."""
     return values if values.type == type_ else fitted(values, type_)
+
+
+def of_every_record(values: Any, field: pa.Field) -> Any:
+    """Convert keys or file names to the type of their column. Errors name the column, and the row of the batch."""
+    try:
+        return as_type(values, field.type)
+    except _MISFITS:
+        row = first_unfit(values, lambda part: as_type(part, field.type), _MISFITS)
+        message = f"{values[row].as_py()!r} does not fit {field.type}"
+        raise SchemaError(message, record=row, field=field.name) from None
 
 
 def _wrapped(type_: Any, storage: Any) -> Any:

@@ -45,8 +45,8 @@ from penstock.formats.webdataset._fields import (
     BY_CONTENTS,
     NPY,
     ReadingPlan,
-    as_type,
     ending,
+    of_every_record,
     plan_field,
     type_by_name,
     undecodable,
@@ -219,9 +219,9 @@ class RecordDecoder(Decoder):
         arrays: list[Any] = []
         for name in names:
             if name == URL and URL not in self._plans:
-                arrays.append(as_type(self._urls_of(len(frames)), schema.field(URL).type))
+                arrays.append(of_every_record(self._urls_of(len(frames)), schema.field(URL)))
             elif name == KEY and KEY not in self._plans:
-                arrays.append(as_type(found.column(KEY), schema.field(KEY).type))
+                arrays.append(of_every_record(found.column(KEY), schema.field(KEY)))
             else:
                 plan = self._plans[name]
                 arrays.append(plan.make(found.column(plan.field), self._limits))

@@ -65,6 +65,17 @@ def _extension_of(name: str) -> str:
     return max((end for end in known if name.lower().endswith(end)), key=len, default="")
 
 
+def _instead(last: str) -> str:
+    """What to do if no new shard can be named: only some formats take records at the end of a file."""
+    try:
+        can_append = formats.by_path(last).info.can_append
+    except ValueError:
+        can_append = True  # not known before the file is opened
+    if can_append:
+        return "append to the last one with shard='last'"
+    return "write the records to another file, and open both"
+
+
 def next_name(paths: list[str], target: str) -> str:
     """Return the name of the shard that follows these files. Raise ValueError if the names have no running number or
     contain the number of shards, or if the new shard would not be read last."""
@@ -73,7 +84,7 @@ def next_name(paths: list[str], target: str) -> str:
     if any(_OF.search(os.path.basename(path)) for path in paths):
         raise ValueError(
             f"{name} contains the number of shards, so a new shard would rename all the files; "
-            "append to the last one with shard='last', or write the dataset again"
+            f"{_instead(last)}, or write the dataset again"
         )
     # A number in a file extension, as in .h5, is not a shard number.
     end = len(name) - len(_extension_of(name))
@@ -88,7 +99,7 @@ def next_name(paths: list[str], target: str) -> str:
             return new
     raise ValueError(
         f"the names of the {len(paths)} files of {target} do not determine the name of the next one; "
-        f"append to the last one with shard='last', or name a file"
+        f"{_instead(last)}"
     )
 
 

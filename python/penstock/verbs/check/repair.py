@@ -47,6 +47,7 @@ from penstock.verbs.check.verify import (
     tell_long,
 )
 from penstock.verbs.convert.journal import refuse_existing
+from penstock.verbs.own_names import refuse_name_of_another_format
 from penstock.verbs.progress import Progress
 
 
@@ -96,6 +97,7 @@ def repair(
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another repair is writing a target.
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        UnsupportedError: the name of the new file belongs to another format.
 
     Example:
         >>> import penstock as ps
@@ -171,6 +173,7 @@ class _Work:
             except PenstockError as error:
                 self.findings.append(found_in(error, path, 0, source.size))
                 return
+            refuse_name_of_another_format(kind, path, target)
             if self.in_place:
                 num_records, findings = saving.look()
                 lost_all = not num_records

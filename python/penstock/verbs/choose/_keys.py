@@ -38,6 +38,13 @@ def checked_columns(dataset: Dataset, names: str | Sequence[str], option: str) -
     return listed
 
 
+def without_places(dataset: Dataset) -> list[str] | None:
+    """Return the columns that describe the contents of a record, not its place (`__url__` of tars). None if all do."""
+    places = dataset.files.info(0).added_columns
+    names = [name for name in dataset.schema.names if name not in places]
+    return None if len(names) == len(dataset.schema.names) else names
+
+
 def check_has_numbers(dataset: Dataset, verb: str) -> None:
     """Raise UnsupportedError if damaged records are skipped: the records after them would have other numbers."""
     damage = dataset.options.damage

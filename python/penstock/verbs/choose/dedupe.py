@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,13 @@ from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,
     groups,
+    without_places,
 )
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.convert import How, write_chosen
 from penstock.verbs.progress import Progress, meter_of
+
+_MOST_NAMED = 5
 
 
 def dedupe(
@@ -44,18 +48,22 @@ def dedupe(
     """Write the records of a dataset without duplicates. The first of equal records is kept. The order of the records
     does not change.
 
+    Without `by`, records are equal if all their columns are, except those that tell only where a record lies: `__url__`
+    of a tar. A key names a record, so records of tars with the same content under different keys stay: `by` with the
+    other columns finds them. The summary's notes list the columns that were compared.
+
     Records are compared by a cryptographic hash of 128 bits with a secret key, which takes about 40 bytes of memory
     for each record. Null equals null, NaN equals NaN, and 0.0 equals -0.0.
 
     Args:
         source: as for `open`, or a Dataset.
-        by: a column, or a list of columns, to compare; None compares all columns.
+        by: a column, or a list of columns, to compare; None compares all columns but `__url__` of tars.
         into: the target, as for `convert`.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
         write_options, format_options: as for `convert`.
 
     Returns:
-        A Summary of the written files.
+        A Summary of the written files; without `by`, a note tells which columns were compared.
 
     Raises:
         SchemaError: a column is unknown, or the target format cannot hold one.
@@ -88,11 +96,24 @@ def dedupe(
     )
     dataset = source if isinstance(source, Dataset) else open_dataset(source)
     check_has_numbers(dataset, "dedupe")
-    columns = None if by is None else checked_columns(dataset, by, "by")
-    numbers = first_of_equal(dataset.complete() if by is None else dataset, columns, how)
+    if by is None:
+        columns = without_places(dataset)
+        numbers = first_of_equal(dataset.complete(), columns, how)
+    else:
+        columns = checked_columns(dataset, by, "by")
+        numbers = first_of_equal(dataset, columns, how)
     made = write_chosen(source, into, Choice(numbers=numbers), how)
     check_unchanged(dataset)
+    if by is None:
+        made = replace(made, notes=(*made.notes, _compared(columns or dataset.schema.names)))
     return made
+
+
+def _compared(columns: list[str]) -> str:
+    """The note on the columns that were compared."""
+    more = "" if len(columns) <= _MOST_NAMED else " and others"
+    noun = "column" if len(columns) == 1 else "columns"
+    return f"compared {len(columns)} {noun}: {', '.join(columns[:_MOST_NAMED])}{more}"
 
 
 def first_of_equal(dataset: Dataset, columns: list[str] | None, how: How) -> np.ndarray:

@@ -82,6 +82,8 @@ def diff(
         ValueDiff(record_a=1, record_b=1, a='6', b='0', place=None)
     """
     opened = [x if isinstance(x, Dataset) else open_dataset(x) for x in (a, b)]
+    if columns is None:
+        _check_whole(opened)
     without = _places(opened) if columns is None else frozenset[str]()
     sides = (Side(opened[0], columns, without), Side(opened[1], columns, without))
     _check_columns(sides, columns)
@@ -115,6 +117,14 @@ def _places(opened: Sequence[Dataset]) -> frozenset[str]:
     """Return the added fields that describe the place of a record, not its contents: `__url__` of tar archives."""
     added = ((d, name) for d in opened if d.paths for name in d.files.info(0).added_columns)
     return frozenset(name for d, name in added if name in d.schema.names)
+
+
+def _check_whole(opened: Sequence[Dataset]) -> None:
+    """Raise SchemaError if a file stores columns that its dataset does not have, because they would not be compared."""
+    for dataset in opened:
+        if dataset.columns is None:
+            for shard in range(len(dataset.paths)):
+                dataset.files.check_whole(shard)
 
 
 def _check_columns(sides: tuple[Side, Side], columns: Sequence[str] | None) -> None:

@@ -14,7 +14,7 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.overlay.overlays import Overlays
 from penstock.overlay.view import Changes
 from penstock.verbs.fields._job import check_changes
-from penstock.verbs.fields._values import NewFields
+from penstock.verbs.fields._values import NewFields, check_all
 from penstock.verbs.fields.overlays import overlays, write_overlay
 
 _BATCH_RECORDS = 1 << 16
@@ -94,6 +94,7 @@ def keep_beside(
         for start in range(0, int(end - first), _BATCH_RECORDS):
             yield new.batch(shard, start, min(_BATCH_RECORDS, int(end - first) - start), None)
 
+    check_all(new, dataset, range(len(dataset.paths)), threads)
     return write_overlay(dataset, name, new.schema, columns_of, overwrite=overwrite)
 
 

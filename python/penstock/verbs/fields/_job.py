@@ -16,6 +16,7 @@ from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
 from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.fields._edit import REPLACE_HINT, Edit
+from penstock.verbs.own_names import refuse_name_of_another_format
 from penstock.verbs.progress import Progress
 
 
@@ -51,7 +52,7 @@ def check(job: Job, old: Dataset, todo: list[int]) -> None:
     _check_kinds(old, len(todo))
     _check_names(job.edit, old.schema.names, old.paths[0])
     if not job.in_place:
-        _check_targets(job, todo)
+        _check_targets(job, old, todo)
     _check_space(job, old, todo)
 
 
@@ -78,11 +79,14 @@ def _check_names(edit: Edit, known: list[str], path: str) -> None:
             raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
 
 
-def _check_targets(job: Job, todo: list[int]) -> None:
+def _check_targets(job: Job, old: Dataset, todo: list[int]) -> None:
     sources = {os.path.realpath(source) for source in job.dataset.paths}
     for target in job.targets:
         if os.path.realpath(target) in sources:
             raise ValueError(f"{target} would be written over itself; use in_place=True")
+    for place, shard in enumerate(todo):
+        kind = formats.by_name(old.files.format_name(place))
+        refuse_name_of_another_format(kind, old.paths[place], job.targets[shard])
     if not job.overwrite:
         refuse_existing([job.targets[shard] for shard in todo])
 

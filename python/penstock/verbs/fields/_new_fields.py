@@ -168,6 +168,19 @@ class _Keyed(NewFields):
         assert old is not None, "asked for by reads"
         keys = self._keys(old)
         rows = self._rows.of(keys)
+        self._check(shard, first, keys, rows)
+        taken = self._table.take(pa.array(rows, mask=rows < 0))
+        return one_batch(taken.combine_chunks())
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        return (self._by,) if self._missing == "error" else ()
+
+    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
+        keys = self._keys(old)
+        self._check(shard, first, keys, self._rows.of(keys))
+
+    def _check(self, shard: int, first: int, keys: pa.Array, rows: np.ndarray) -> None:
         lost = np.flatnonzero(rows < 0)
         if len(lost) and self._missing == "error":
             at = int(lost[0])
@@ -179,8 +192,6 @@ class _Keyed(NewFields):
                 hint='missing="null" leaves the new fields out of such records; "keep", in replace_fields, '
                 "leaves them their old values",
             )
-        taken = self._table.take(pa.array(rows, mask=rows < 0))
-        return one_batch(taken.combine_chunks())
 
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         return self._rows.of(self._keys(old)) >= 0
@@ -271,6 +282,15 @@ class _Joined(NewFields):
 
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         return np.logical_and.reduce([part.matched(old) for part in self._parts])
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        return tuple(name for part in self._parts for name in part.checked)
+
+    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
+        for one in self._parts:
+            if one.checked:
+                one.check(shard, first, old)
 
     def _joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         columns = {n: c for b in batches for n, c in zip(b.schema.names, b.columns, strict=True)}

@@ -3,7 +3,8 @@ their values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ class _Some(NewFields):
 
     def __init__(self, dataset: Dataset, new: NewFields, columns: Sequence[str]) -> None:
         self._new = new
+        self._columns = columns
+        """The columns that decide which records get new values."""
         reads = list(dict.fromkeys([*new.reads, *columns, *new.schema.names]))
         super().__init__(pa.schema([dataset.schema.field(n) for n in new.schema.names]), reads)
 
@@ -40,18 +43,35 @@ class _Some(NewFields):
         if not len(rows):
             return kept
         read = reordered(old.select(list(self._new.reads)), rows) if self._new.reads else None
-        try:
+        with _of_rows(first, rows):
             made = self._new.some(shard, first, rows, read)
-        except SchemaError as error:
-            if error.record is not None and first <= error.record < first + len(rows):
-                error.record = first + int(rows[error.record - first])
-            raise
         fields = [pa.field(field.name, field.type) for field in kept.schema]
         arrays = [_fitted(made.column(field.name), field) for field in fields]
         added = pa.RecordBatch.from_arrays(arrays, schema=kept.schema)
         place = np.arange(num_records)
         place[rows] = num_records + np.arange(len(rows))
         return reordered(join([kept, added]), place)
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        needed = dict.fromkeys([*self._new.checked, *self._columns])
+        return tuple(needed) if self._new.checked else ()
+
+    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
+        rows = np.flatnonzero(self._chosen(old))
+        with _of_rows(first, rows):
+            self._new.check(shard, first, reordered(old.select(list(self._new.checked)), rows))
+
+
+@contextmanager
+def _of_rows(first: int, rows: np.ndarray) -> Generator[None]:
+    """Correct the record in an error about some rows of a batch that starts at `first`."""
+    try:
+        yield
+    except SchemaError as error:
+        if error.record is not None and first <= error.record < first + len(rows):
+            error.record = first + int(rows[error.record - first])
+        raise
 
 
 class OnlyWhere(_Some):

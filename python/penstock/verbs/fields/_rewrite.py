@@ -39,6 +39,7 @@ from penstock.verbs.check import textindex
 from penstock.verbs.fields._edit import BAKING, Edit, EditPart, edited, names_after
 from penstock.verbs.fields._job import Job, check
 from penstock.verbs.fields._splicing import Output, Splicing, held_bytes
+from penstock.verbs.fields._values import check_all
 from penstock.verbs.fields.rewrite_journal import Journal, alone_in, bytes_of, contents_of
 
 
@@ -82,9 +83,12 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
     # Only these shards have the old schema: replaced shards already have the new fields.
     old = _old(job.dataset, [job.dataset.paths[shard] for shard in todo])
     check(job, old, todo)
+    if job.edit.new is not None:
+        check_all(job.edit.new, old, todo, job.threads)
     spliced: list[EditPart] = []
     decoded: list[EditPart] = []
     for place, shard in enumerate(todo):
+        old.files.check_whole(place)
         (spliced if _is_spliced(old, place) else decoded).append(EditPart(place, shard))
     work.splice(old, spliced)
     for part in decoded:

@@ -9,7 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
+from penstock.datasets.scan import shard_batches
 from penstock.verbs.write.incoming import batches_of
 
 
@@ -38,10 +40,30 @@ class NewFields:
         """Return for which records there are values, as booleans."""
         return np.ones(old.num_rows, bool)
 
+    @property
+    def checked(self) -> tuple[str, ...]:
+        """The old columns that `check` needs; empty if there is nothing to check."""
+        return ()
+
+    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
+        """Raise SchemaError if there is no value for one of the records of a shard that start at `first`."""
+
     def facts(self) -> Any:
         """Return facts that identify these values as well as possible. A call with the same facts continues a killed
         job."""
         return [str(self.schema), self.reads]
+
+
+def check_all(new: NewFields, old: Dataset, shards: Sequence[int], threads: int | None) -> None:
+    """Raise SchemaError if a record lacks a value, before the first of several files is written. `shards` has the number
+    of each file of `old` in the job."""
+    if len(shards) < 2 or not new.checked:
+        return  # a single file gets its name only if there was no error
+    done = dict.fromkeys(shards, 0)
+    for place, batch in shard_batches(old, list(new.checked), threads):
+        shard = shards[place]
+        new.check(shard, done[shard], batch)
+        done[shard] += batch.num_rows
 
 
 def table_of(fields: Any) -> pa.Table:
