@@ -387,7 +387,7 @@ READS: dict[str, Any] = {
     "stats of some": lambda ds, _: ps.stats(ds, where=lambda batch: np.ones(batch.num_rows, bool)),
     "polars": lambda ds, _: ds.lazy().collect(),
     "arrow": lambda ds, _: ds.to_arrow_dataset().to_table(),
-    "write": lambda ds, to: ps.write(ds, to),
+    "write": ps.write,
 }
 
 

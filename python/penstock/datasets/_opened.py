@@ -34,9 +34,15 @@ class Opened:
         self._files = files
         self._columns = columns
         self._regions = Skipped() if skipped is None else skipped
+        self._has_counted = False
 
     def __len__(self) -> int:
-        return int(self._files.firsts[-1])
+        count = int(self._files.firsts[-1])
+        if self._files.uncounted and not self._has_counted:
+            self._has_counted = True
+            for region in self._files.uncounted:
+                self.add_skipped(region)
+        return count
 
     @property
     def schema(self) -> pa.Schema:

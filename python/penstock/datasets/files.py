@@ -17,7 +17,7 @@ from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
 from penstock.conditions import Filter
 from penstock.contract.added import AddedReader, open_with_nulls
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._no_records import NoRecords, no_bytes
@@ -84,6 +84,8 @@ class Files:
         self._format = format
         self.listed = listed
         self._firsts: np.ndarray | None = None
+        self.uncounted: list[SkippedRegion] = []
+        """The regions that were skipped when `firsts` counted the records, which have no numbers."""
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
@@ -377,7 +379,10 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            counts = [reader.num_records for reader in self.readers()]
+            counts: list[int] = []
+            for shard in range(len(self.paths)):
+                counts.append(self.reader(shard).num_records)
+                self.uncounted += self.own(shard).uncounted
             if self.listed is not None:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -71,6 +71,10 @@ class FramedReader(Reader):
         """Whether the positions of the records are already known."""
         return self._index is not None
 
+    @property
+    def uncounted(self) -> Sequence[SkippedRegion]:
+        return () if self._index is None else self._index.gaps
+
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
         index = self.index
