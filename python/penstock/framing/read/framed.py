@@ -21,7 +21,15 @@ from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy, outside
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.decoder import Decoder, FrameCheck, Places
-from penstock.contract.format import Chunk, Delivered, Readable, Reader, Stretch, only_chunks
+from penstock.contract.format import (
+    Chunk,
+    Delivered,
+    Readable,
+    Reader,
+    SkippedRegion,
+    Stretch,
+    only_chunks,
+)
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
 from penstock.framing.index.indexing import build_index
