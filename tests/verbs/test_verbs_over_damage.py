@@ -465,3 +465,38 @@ def test_the_command_prints_what_was_skipped_whatever_else_it_does(
     assert found.stderr.count("skipped in ") == 1
     found = subprocess.run([*call, "--json"], check=True, capture_output=True, text=True)
     assert len(json.loads(found.stdout)["damage"]) == 1
+
+
+# -- files that cannot be opened --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "h5", "npz", "beton"])
+@pytest.mark.parametrize("bad", ["a", "b"])
+@pytest.mark.parametrize("cut", [2, 3])
+@pytest.mark.parametrize("damage", ["skip", "stop"])
+def test_the_other_files_of_an_unreadable_one_are_read(
+    tmp_path: Path, ending: str, bad: str, cut: int, damage: Any
+) -> None:
+    paths = [str(tmp_path / f"{name}.{ending}") for name in "ab"]
+    for path in paths:
+        ps.write({"id": list(range(20)), "other": [0.5] * 20}, path)
+    broken = tmp_path / f"{bad}.{ending}"
+    data = broken.read_bytes()
+    broken.write_bytes(data[: len(data) // cut])
+    with pytest.raises(ps.FormatError, match=broken.name):
+        ids_of(paths)
+    ds = ps.open(paths, damage=damage)
+    assert ids_of(ds) == list(range(20))
+    [region] = ds.damage
+    assert (region.file, region.start_byte, region.num_records) == (str(broken), 0, None)
+    assert region.end_byte == broken.stat().st_size
+    assert region.reason
+    assert ds.skipped_files == ()
+    assert len(ds) == 20
+    again = ps.open(paths, damage=damage)
+    loader = ps.Loader(again, 7)
+    assert sum(len(batch["id"]) for batch in loader) == 20
+    assert loader.damage == [region]
+    broken.with_name(f"{'b' if bad == 'a' else 'a'}.{ending}").write_bytes(broken.read_bytes())
+    with pytest.raises(ps.FormatError):  # nothing is left to read
+        ps.open(paths, damage=damage)

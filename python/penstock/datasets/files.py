@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +16,13 @@ from penstock import _core, formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
 from penstock.conditions import Filter
-from penstock.contract.added import AddedReader, open_with_nulls
+from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
 from penstock.datasets._hive import HiveColumns
-from penstock.datasets._no_records import NoRecords, no_bytes
+from penstock.datasets._no_records import NoRecords, made_or_unreadable, nothing_in
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
+from penstock.datasets._open_file import OpenFile
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import (
@@ -35,7 +36,6 @@ from penstock.framing.index.sidecar import discard
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.overlays import Overlays
-from penstock.overlay.reader import OverlaidReader
 from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
@@ -46,22 +46,6 @@ _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
 Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
-
-
-class _OpenFile(NamedTuple):
-    reader: Reader
-    format: Format
-    source: Source
-    is_verified: bool
-    """Whether records are verified when they are read."""
-    compares: Callable[[Chunk[Any] | None], bool]
-
-    @property
-    def own(self) -> Reader:
-        reader = self.reader
-        while isinstance(reader, (AddedReader, OverlaidReader)):
-            reader = reader.base
-        return reader
 
 
 class Files:
@@ -108,7 +92,7 @@ class Files:
             self._names = self.schema.names
         self._has_warned = len(paths) == 1
 
-    def _first_by_kept(self) -> _OpenFile | None:
+    def _first_by_kept(self) -> OpenFile | None:
         """The first file, opened with the schema in the sidecars. None unless all sidecars have the same schema, and
         the file can be read with it."""
         if self.types == "given" or self.options.format_options:
@@ -129,7 +113,7 @@ class Files:
         self._alike = set(range(len(self.paths)))
         return first
 
-    def _first_by_content(self) -> _OpenFile:
+    def _first_by_content(self) -> OpenFile:
         """The first file, opened with the given schema or one inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
         if is_open and self.options.format_options.get("infer_records") == "all":
@@ -154,14 +138,14 @@ class Files:
         return formats.of(source) if self._format is None else formats.by_name(self._format)
 
     def _forget_readers(self) -> None:
-        self._opened: list[_OpenFile | None] = [None] * len(self.paths)
+        self._opened: list[OpenFile | None] = [None] * len(self.paths)
         self._locks = [Lock() for _ in self.paths]
         self._recent = Recent(len(self.paths), _HANDLES)
         self._states: dict[int, Any] = {}
 
-    def _first(self) -> _OpenFile:
+    def _first(self) -> OpenFile:
         """The first file with a record. Its schema applies to all files."""
-        empty: _OpenFile | None = None
+        empty: OpenFile | None = None
         for shard in range(len(self.paths)):
             opened = self._of(shard)
             if isinstance(opened.own, NoRecords):
@@ -172,7 +156,7 @@ class Files:
                 return opened
             empty = empty or opened
         if empty is None:
-            raise no_bytes(self.paths, self.format_name(0))
+            raise nothing_in(self.own_readers(), self.paths, self.format_name(0))
         if self.options.damage == "error":
             self._raise_first_fault()
         return empty
@@ -242,7 +226,7 @@ class Files:
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
-    def _of(self, shard: int) -> _OpenFile:
+    def _of(self, shard: int) -> OpenFile:
         with self._locks[shard]:
             opened = self._opened[shard]
             if opened is None:
@@ -254,7 +238,7 @@ class Files:
             self._opened[closed] = None  # it is closed when its last user releases it
         return opened
 
-    def _still_open(self, shard: int) -> _OpenFile | None:
+    def _still_open(self, shard: int) -> OpenFile | None:
         """A file that was opened before, reopened if it was closed to make room for other files."""
         return self._of(shard) if shard in self._states else self._opened[shard]
 
@@ -270,7 +254,7 @@ class Files:
                 hint="open the data again",
             )
 
-    def _open(self, shard: int) -> _OpenFile:
+    def _open(self, shard: int) -> OpenFile:
         path = self.paths[shard]
         source = self.storage.source(path, mmap=self.options.mmap)
         try:
@@ -279,11 +263,15 @@ class Files:
                 source = blocks.checked(source, self.options.index)
             fmt = self.format_of(source)
             is_verified = isinstance(fmt, FramedFormat) and self.options.verifies
-            reader = self._reader_of(shard, fmt, source)
+            made = partial(self._reader_of, shard, fmt, source)
+            if self.options.damage == "error" or len(self.paths) == 1:
+                reader = made()
+            else:
+                reader = made_or_unreadable(made, self._settled or self.options.schema, source)
             if self._hive is not None:
                 reader = self._hive.reader(shard, reader)
             compares = (lambda _: True) if is_compared else reader.compares
-            return _OpenFile(reader, fmt, source, is_verified, compares)
+            return OpenFile(reader, fmt, source, is_verified, compares)
         except BaseException:
             source.close()  # otherwise a stored exception would keep the file open
             raise
@@ -369,7 +357,7 @@ class Files:
             if opened_only and self._opened[shard] is None:
                 continue
             reader = self.own(shard)
-            if isinstance(reader, NoRecords):
+            if isinstance(reader, NoRecords) and not reader.uncounted:
                 yield SkippedFile(path, NO_BYTES)
             yield from reader.skipped_files
 
