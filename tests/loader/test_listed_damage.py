@@ -59,3 +59,28 @@ def test_a_damaged_image_is_listed_once(tmp_path: Path) -> None:
     )
     list(joined), list(joined)
     assert len(joined.damage) == 4
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "msgpack", "tar"])
+@pytest.mark.parametrize("damage", ["skip", "stop"])
+@pytest.mark.parametrize("index", ["never", "auto"])
+@pytest.mark.parametrize("is_chosen", [False, True], ids=["all", "view"])
+def test_a_region_without_records_is_listed(
+    tmp_path: Path, ending: str, damage: Any, index: str, is_chosen: bool
+) -> None:
+    """Records that are not found have no numbers, so the loader does not ask for them. Here the last one is cut."""
+    path = tmp_path / f"a.{ending}"
+    values = [b"AAAA%04d" % n * 50 for n in range(60)]
+    ps.write({"a": values}, path, index=False)
+    data = path.read_bytes()
+    path.write_bytes(data[: data.index(values[-1]) + 100])
+    alone = ps.open(path, damage=damage, index=index)
+    list(alone.scan())
+    ds = ps.open(path, damage=damage, index=index)
+    loader = ps.Loader(ds.subset(range(len(ds))) if is_chosen else ds, 8)
+    assert sum(len(batch["a"]) for batch in loader) == 59
+    assert len(ds.damage) == 1
+    assert loader.damage == ds.damage == alone.damage
+    assert loader.stats().num_skipped == 1
+    list(ds.scan())
+    assert ds.damage == alone.damage

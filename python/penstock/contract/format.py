@@ -206,6 +206,12 @@ class Reader(ABC):
         """Files of a folder that are not data, with reasons."""
         return ()
 
+    @property
+    def uncounted(self) -> Sequence[SkippedRegion]:
+        """The regions that were skipped when the records were counted, because they hold no readable records. They
+        have no record numbers, so only a scan would report them otherwise."""
+        return ()
+
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         """Yield the chunks and skipped regions for a scan with `threads` threads, in file order. A callable may be
         yielded instead: it returns the next chunks and regions. It may wait for earlier callables, so start them in

@@ -120,6 +120,7 @@ class ChosenFiles(Files):
         self.base = base
         self.choice = choice
         self._firsts = None
+        self.uncounted = []
         self.listed = None
 
     @property

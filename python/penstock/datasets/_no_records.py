@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, Reader
-from penstock.errors import TruncatedError
+from penstock.contract.format import Chunk, Reader, SkippedRegion, Stretch
+from penstock.errors import FormatError, LimitError, TruncatedError
 from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.storage.base import Source
 
 
 class NoRecords(Reader):
@@ -38,6 +39,40 @@ class NoRecords(Reader):
 
     def close(self) -> None:
         pass
+
+
+class Unreadable(NoRecords):
+    """A reader for a file that cannot be opened because it is damaged, where damage is skipped. All of the file is one
+    skipped region."""
+
+    def __init__(self, schema: Any, error: FormatError, source: Source) -> None:
+        super().__init__(schema)
+        self.error = error.with_traceback(None)  # a traceback would keep the file open
+        self.region = SkippedRegion(source.path, 0, source.size, None, error.message)
+
+    @property
+    def uncounted(self) -> Sequence[SkippedRegion]:
+        return (self.region,)
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        del threads
+        return iter((self.region,))
+
+
+def made_or_unreadable(make: Callable[[], Reader], schema: Any, source: Source) -> Reader:
+    """Return the reader that `make` returns, or `Unreadable` if the file is too damaged to be opened."""
+    try:
+        return make()
+    except LimitError:
+        raise  # the file may be good
+    except FormatError as error:
+        return Unreadable(schema, error, source)
+
+
+def nothing_in(readers: Iterable[Reader], paths: Sequence[str], format_name: str) -> FormatError:
+    """The error for a dataset of files without bytes and unreadable files only."""
+    found = [reader.error for reader in readers if isinstance(reader, Unreadable)]
+    return found[0] if found else no_bytes(paths, format_name)
 
 
 def no_bytes(paths: Sequence[str], format_name: str) -> TruncatedError:

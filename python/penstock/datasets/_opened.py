@@ -10,17 +10,39 @@ from penstock.contract.format import Options, SkippedRegion
 from penstock.datasets.files import Files
 
 
+class Skipped:
+    """The regions that a dataset skipped. They are added to `origin`, too: the regions of the dataset from which this
+    one was made, so that a user who holds only that one sees what a verb skipped."""
+
+    def __init__(self, origin: Skipped | None = None) -> None:
+        self.regions: dict[SkippedRegion, None] = {}
+        self.records: set[int] = set()
+        self._origin = origin
+
+    def add(self, region: SkippedRegion) -> None:
+        self.regions[region] = None
+        if self._origin is not None:
+            self._origin.add(region)
+
+
 class Opened:
     """The files of a dataset, the columns to read, and the regions skipped so far."""
 
-    def __init__(self, files: Files, columns: Sequence[str] | None) -> None:
+    def __init__(
+        self, files: Files, columns: Sequence[str] | None, skipped: Skipped | None = None
+    ) -> None:
         self._files = files
         self._columns = columns
-        self._regions: dict[SkippedRegion, None] = {}
-        self._records: set[int] = set()
+        self._regions = Skipped() if skipped is None else skipped
+        self._has_counted = False
 
     def __len__(self) -> int:
-        return int(self._files.firsts[-1])
+        count = int(self._files.firsts[-1])
+        if self._files.uncounted and not self._has_counted:
+            self._has_counted = True
+            for region in self._files.uncounted:
+                self.add_skipped(region)
+        return count
 
     @property
     def schema(self) -> pa.Schema:
@@ -51,15 +73,16 @@ class Opened:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """The regions skipped so far, without repeats, in the order in which they were found."""
-        return list(self._regions)
+        """The regions skipped so far, without repeats, in the order in which they were found: by this dataset, and by
+        views of it and datasets made from it, such as those of `select`, `filter` and the verbs."""
+        return list(self._regions.regions)
 
     def add_skipped(self, region: SkippedRegion) -> None:
-        self._regions[region] = None
+        self._regions.add(region)
 
     def add_skipped_record(self, number: int, region: SkippedRegion) -> None:
         """Add a record to the skipped regions, but only once. Its number identifies it, because the description of the
         same fault may differ from read to read."""
-        if number not in self._records:
-            self._records.add(number)
+        if number not in self._regions.records:
+            self._regions.records.add(number)
             self.add_skipped(region)

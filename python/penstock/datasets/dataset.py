@@ -17,7 +17,7 @@ from penstock.columns.records import has_tensors, rows_of
 from penstock.conditions import Where
 from penstock.contract.format import Options
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
-from penstock.datasets._opened import Opened
+from penstock.datasets._opened import Opened, Skipped
 from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
@@ -57,9 +57,13 @@ class Dataset(Opened):
     """
 
     def __init__(
-        self, call: dict[str, Any], files: Files, skipped: Sequence[SkippedFile] = ()
+        self,
+        call: dict[str, Any],
+        files: Files,
+        skipped: Sequence[SkippedFile] = (),
+        regions: Skipped | None = None,
     ) -> None:
-        super().__init__(files, call["columns"])
+        super().__init__(files, call["columns"], regions)
         self._call = call
         self._skipped = tuple(skipped)
         self.class_names: dict[str, tuple[str, ...] | None] = {}
@@ -202,7 +206,7 @@ class Dataset(Opened):
     def select(self, columns: Sequence[str]) -> Dataset:
         """Return the same records with only these columns, in this order. Nothing is read or copied."""
         call = {**self._call, "columns": self._projection(columns)}
-        return Dataset(call, self._files, self._skipped)
+        return Dataset(call, self._files, self._skipped, Skipped(self._regions))
 
     def filter(self, where: Where) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
@@ -250,7 +254,8 @@ class Dataset(Opened):
 
     def view(self, choice: Choice) -> Dataset:
         """Return a view of some of the records."""
-        return Dataset(self._call, ChosenFiles(self._files, choice), self._skipped)
+        files = ChosenFiles(self._files, choice)
+        return Dataset(self._call, files, self._skipped, Skipped(self._regions))
 
     def whole(self, verb: str) -> Dataset:
         """Return this dataset, for a verb that works on whole files.
@@ -372,9 +377,7 @@ class Dataset(Opened):
         the list of skipped regions."""
         if self._columns is not None:
             return self
-        other = Dataset(self._call, self._files.complete(), self._skipped)
-        other._regions, other._records = self._regions, self._records
-        return other
+        return Dataset(self._call, self._files.complete(), self._skipped, self._regions)
 
     def with_types(self, types: Mapping[str, Any]) -> Dataset:
         """Return a dataset of the same records with other types for some fields: `types=` of `open`."""
@@ -384,15 +387,19 @@ class Dataset(Opened):
         """Return a dataset of the same files, opened in the same way except for some keywords."""
         if isinstance(self._files, ChosenFiles):
             numbers = ByNumber(self._files.choice.numbers(self._files.base))
-            base = Dataset(self._call, self._files.base, self._skipped)
+            base = Dataset(self._call, self._files.base, self._skipped, self._regions)
             return base.reopened(**other).view(numbers)
+        call, regions = {**self._call, **other}, Skipped(self._regions)
         if "source" in other:
-            return dataset_of({**self._call, **other})
-        return dataset_of({**self._call, **other}, self._files.listed, self._skipped)
+            return dataset_of(call, regions=regions)
+        return dataset_of(call, self._files.listed, self._skipped, regions)
 
 
 def dataset_of(
-    call: dict[str, Any], listed: ShardList | None = None, skipped: Sequence[SkippedFile] = ()
+    call: dict[str, Any],
+    listed: ShardList | None = None,
+    skipped: Sequence[SkippedFile] = (),
+    regions: Skipped | None = None,
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "hive", "storage")
@@ -405,7 +412,7 @@ def dataset_of(
         hive=call["hive"],
         listed=listed,
     )
-    return Dataset(call, files, skipped)
+    return Dataset(call, files, skipped, regions)
 
 
 def check_are_names(columns: Any) -> None:

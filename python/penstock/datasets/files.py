@@ -17,10 +17,10 @@ from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.columns.numbers import as_arrow
 from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
 from penstock.datasets._hive import HiveColumns
-from penstock.datasets._no_records import NoRecords, no_bytes
+from penstock.datasets._no_records import NoRecords, made_or_unreadable, nothing_in
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
@@ -69,6 +69,8 @@ class Files:
         self._format = format
         self.listed = listed
         self._firsts: np.ndarray | None = None
+        self.uncounted: list[SkippedRegion] = []
+        """The regions that were skipped when `firsts` counted the records, which have no numbers."""
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
@@ -156,7 +158,7 @@ class Files:
                 return opened
             empty = empty or opened
         if empty is None:
-            raise no_bytes(self.paths, self.format_name(0))
+            raise nothing_in(self.own_readers(), self.paths, self.format_name(0))
         if self.options.damage == "error":
             self._raise_first_fault()
         return empty
@@ -265,7 +267,11 @@ class Files:
                 source = blocks.checked(source, self.options.index)
             fmt = self.format_of(source)
             is_verified = isinstance(fmt, FramedFormat) and self.options.verifies
-            reader = self._reader_of(shard, fmt, source)
+            made = partial(self._reader_of, shard, fmt, source)
+            if self.options.damage == "error" or len(self.paths) == 1:
+                reader = made()
+            else:
+                reader = made_or_unreadable(made, self._settled or self.options.schema, source)
             if self._hive is not None:
                 reader = self._hive.reader(shard, reader)
             compares = (lambda _: True) if is_compared else reader.compares
@@ -369,7 +375,7 @@ class Files:
             if opened_only and self._opened[shard] is None:
                 continue
             reader = self.own(shard)
-            if isinstance(reader, NoRecords):
+            if isinstance(reader, NoRecords) and not reader.uncounted:
                 yield SkippedFile(path, NO_BYTES)
             yield from reader.skipped_files
 
@@ -379,7 +385,10 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            counts = [reader.num_records for reader in self.readers()]
+            counts: list[int] = []
+            for shard in range(len(self.paths)):
+                counts.append(self.reader(shard).num_records)
+                self.uncounted += self.own(shard).uncounted
             if self.listed is not None:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -69,7 +69,8 @@ def open(
             for formats without checksums also compares each MiB that is read with the checksums stored by
             `index(checksums=True)`.
         damage: "error" raises; "stop" reads each file up to its damage; "skip" skips damaged records and lists
-            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames.
+            them in `Dataset.damage`. Only `repair(..., salvage=True)` keeps unverified frames. Unless it is the only
+            file, a file too damaged to be opened has no records with "stop" and "skip", and is listed as one region.
         index: where sidecars (penstock's files with an index of a data file) are read and stored. "auto" reads them
             next to the data and in the user's cache, and stores new ones in the cache, or next to the data if one
             is already there. "beside" stores them next to the data, and a path stores them in that folder. "never"

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
-from penstock.contract.format import Chunk
+from penstock.contract.format import Chunk, SkippedRegion
 from penstock.engine.pipeline import in_order
 from penstock.errors import StaleIndexError
 from penstock.framing.index import ahead, fitting, sidecar
@@ -218,7 +218,7 @@ def _index_by_walking(
 ) -> tuple[Index, bool]:
     """Build an index of the records that a scan returns; for `points` see `walked_chunks`."""
     walking = replace(shard, stream=stream or shard.stream)
-    is_whole = True
+    gaps: list[SkippedRegion] = []
     chunk_frames = ChunkFrames(walking)
     starts: list[np.ndarray] = []
     ends: list[np.ndarray] = []
@@ -234,7 +234,7 @@ def _index_by_walking(
 
     for found in walked_chunks(walking, points, on_long=add_long):
         if not isinstance(found, Chunk):
-            is_whole = False
+            gaps.append(found)
             continue
         frames = chunk_frames.read(found, None).frames
         begin = as_numpy(frames.starts())
@@ -246,7 +246,7 @@ def _index_by_walking(
     stored = np.concatenate([*checksums, np.zeros(0, np.uint32)])
     edges = np.concatenate([begin, end[-1:] if len(end) else np.full(1, shard.begin, np.uint64)])
     index = _index(shard.source, edges, stored, "", (), "plain")
-    return (index if is_whole else replace(index, gap_ends=end)), is_whole
+    return (replace(index, gap_ends=end, gaps=tuple(gaps)) if gaps else index), not gaps
 
 
 def _index_compressed(shard: OpenShard) -> tuple[Index, bool]:

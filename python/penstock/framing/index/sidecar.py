@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow, in_bytes
+from penstock.contract.format import SkippedRegion
 from penstock.errors import StaleIndexError, UnsupportedError
 from penstock.framing.index import _sections as sections
 from penstock.framing.index._index_cache import cache_folder, make_room
@@ -71,7 +72,7 @@ class Index:
     """The record positions of one file. `starts` uint64[num_records + 1], `checksums` uint32[num_records].
 
     Each record ends where the next one starts. Only the index of a damaged file, which is never saved, has `gap_ends`:
-    there may be gaps between its records.
+    there may be gaps between its records. `gaps` says why.
     """
 
     num_records: int
@@ -83,6 +84,7 @@ class Index:
     points: tuple[SeekPoint, ...] = ()
     layout: str = "plain"
     gap_ends: np.ndarray | None = None
+    gaps: tuple[SkippedRegion, ...] = ()
     state: State = UNKNOWN
     """State of the file before it was read. A writer leaves it unknown, so that equal records give equal indexes; the
     first reader adds it."""

@@ -21,7 +21,15 @@ from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy, outside
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.decoder import Decoder, FrameCheck, Places
-from penstock.contract.format import Chunk, Delivered, Readable, Reader, Stretch, only_chunks
+from penstock.contract.format import (
+    Chunk,
+    Delivered,
+    Readable,
+    Reader,
+    SkippedRegion,
+    Stretch,
+    only_chunks,
+)
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
 from penstock.framing.index.indexing import build_index
@@ -70,6 +78,10 @@ class FramedReader(Reader):
     def has_index(self) -> bool:
         """Whether the positions of the records are already known."""
         return self._index is not None
+
+    @property
+    def uncounted(self) -> Sequence[SkippedRegion]:
+        return () if self._index is None else self._index.gaps
 
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""

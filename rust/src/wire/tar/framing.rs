@@ -28,6 +28,7 @@ impl Framing for Tar {
                     BLOCK as u64
                 }
                 Head::Member(_) | Head::Broken(_) if ended && key.is_some() => return found(at),
+                Head::Need(_) if last && is_zeros(rest) => rest.len() as u64,
                 Head::Member(member) => {
                     if let Some(name) = split(&member.name).filter(|_| member.is_file) {
                         match &key {
@@ -75,6 +76,7 @@ impl Framing for Tar {
                     }
                     member.total
                 }
+                Head::Need(_) if last && is_zeros(rest) => return Skip::End(window.len() as u64),
                 Head::Need(_) if at > 0 => return Skip::On(at as u64),
                 Head::Need(need) => return Skip::More(usize::try_from(need).unwrap_or(usize::MAX)),
                 Head::Broken(fault) => return Skip::Broken(fault.shifted(at as u64)),
