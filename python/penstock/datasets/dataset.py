@@ -20,7 +20,7 @@ from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
 from penstock.datasets._opened import Opened
 from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
-from penstock.datasets.scan import scan
+from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.take import take
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError
 from penstock.limits import checked_count
@@ -180,11 +180,10 @@ class Dataset(Opened):
         if limit is not None:
             limit = checked_count("limit", limit, 0)
         view = self if where is None else self.filter(where)
-        # Several threads would read far ahead, which is wasted work if few records are wanted.
-        threads = 1 if limit is not None and where is None else None
         batches: list[pa.RecordBatch] = []
         left = limit
-        for batch in view.scan(columns, threads=threads) if left != 0 else ():
+        found = view.scan(columns) if limit is None else view.cautious_scan(columns)
+        for batch in found if left != 0 else ():
             batches.append(batch if left is None else batch.slice(0, left))
             left = None if left is None else left - batches[-1].num_rows
             if left == 0:
@@ -366,6 +365,10 @@ class Dataset(Opened):
             raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
 
     # -- for the verbs --------------------------------------------------------------------------
+
+    def cautious_scan(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """`scan`, for a caller that may stop after a few records: at first nothing is read ahead."""
+        return cautious_scan(self, self._projection(columns))
 
     def complete(self) -> Dataset:
         """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
