@@ -169,6 +169,7 @@ class Dataset(Opened):
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         limit: int | None = None,
+        reads: Sequence[str] | None = None,
     ) -> pa.Table:
         """Return records as one Arrow table in memory.
 
@@ -176,10 +177,11 @@ class Dataset(Opened):
             columns: the names of the wanted columns; None for all.
             where: only records for which this holds; see `filter`.
             limit: the most records; the rest is not read.
+            reads: the columns that a function or an expression in `where` reads; None for all.
         """
         if limit is not None:
             limit = checked_count("limit", limit, 0)
-        view = self if where is None else self.filter(where)
+        view = self if where is None else self.filter(where, reads)
         batches: list[pa.RecordBatch] = []
         left = limit
         found = view.scan(columns) if limit is None else view.cautious_scan(columns)
@@ -191,19 +193,19 @@ class Dataset(Opened):
         schema = self.schema if columns is None else pa.schema(map(self.schema.field, columns))
         return pa.Table.from_batches(batches, schema if schema.names else None)
 
-    def count(self, where: Where | None = None) -> int:
-        """Return the number of records, or of those for which a condition holds. Without a condition this reads only
-        the index or the header; with one, only the columns that the condition names."""
+    def count(self, where: Where | None = None, reads: Sequence[str] | None = None) -> int:
+        """Return the number of records, or of those for which a condition holds; see `filter`. Without a condition this
+        reads only the index or the header; with one, only the columns that the condition names."""
         if where is None:
             return len(self)
-        return sum(batch.num_rows for batch in self.filter(where).scan(columns=[]))
+        return sum(batch.num_rows for batch in self.filter(where, reads).scan(columns=[]))
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """Return the same records with only these columns, in this order. Nothing is read or copied."""
         call = {**self._call, "columns": self._projection(columns)}
         return Dataset(call, self._files, self._skipped)
 
-    def filter(self, where: Where) -> Dataset:
+    def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
         view is read: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
         file exclude. `len`, access by number and a loader first need one pass over the condition's columns.
@@ -211,10 +213,11 @@ class Dataset(Opened):
         Args:
             where: a text such as `label == 3 and len(tokens) > 10` (docs/guide/conditions.md), a pyarrow.compute
                 expression, or a function that takes a RecordBatch and returns bool[num_rows].
+            reads: the columns that a function or an expression reads; None for all. A function may get more.
 
         Raises:
             ValueError: the text is not a condition.
-            SchemaError: it names an unknown column.
+            SchemaError: it, or `reads`, names an unknown column.
 
         Example:
             >>> import penstock as ps
@@ -222,7 +225,11 @@ class Dataset(Opened):
             >>> ps.open("numbers.tfrecord").filter("id >= 2").to_table().to_pydict()
             {'id': [2, 3]}
         """
-        return self.view(ByCondition(where, self.schema.names))
+        check_are_names(reads)
+        for name in reads or ():
+            self._check_column(name)
+        listed = None if reads is None else list(reads)
+        return self.view(ByCondition(where, self.schema.names, listed))
 
     def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
         """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
