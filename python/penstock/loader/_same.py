@@ -109,8 +109,21 @@ class Pair:
     def decoded(self, column: Any, kind: str) -> tuple[Any, list[ImageFault]]:
         """Decode the images or masks of a column. Returns them and the faults."""
         if kind == "image":
+            self._check_depth(column)
             return decode_into(column, self.spec, self.keys, main=self.sizes, **self.how)
         return self._masks(column)
+
+    def _check_depth(self, column: Any) -> None:
+        """Refuse images of 16 bits if they would become 8 bits only because the main image has 8."""
+        if self.spec.dtype != "uint8":
+            return
+        array, pixels = array_of(column)
+        if pixels is None and _core.mask_kind(array, self.how["limits"].image_pixels)[1]:
+            raise SchemaError(
+                "same= would make this image of 16 bits an image of 8 bits, as its main image is;"
+                " leave it out of same= and give it its own entry in decode=, an Image with the same settings and"
+                " dtype='uint16', which gets the same crop and flip if both images have the same size"
+            )
 
     def _masks(self, column: Any) -> tuple[Any, list[ImageFault]]:
         spec, limits = self.spec, self.how["limits"]
