@@ -26,6 +26,7 @@ import penstock as ps
         ({"label": "xyxy"}, "lists of 4 numbers"),
         ({"three": "xyxy"}, "lists of 4 numbers"),
         ({"objects.mask": "nearest"}, "whole columns"),
+        ({"ols.xyxy": "xyxy"}, "not from lists of structs"),
     ],
     ids=str,
 )
@@ -38,6 +39,7 @@ def test_columns_that_cannot_be_joined_are_refused_immediately(
         "label": [1, 2, 3, 4],
         "three": np.zeros((4, 2, 3)),
         "objects": [{"mask": b""}] * 4,
+        "ols": [[{"xyxy": [1.0, 2.0, 3.0, 4.0], "c": 1}]] * 4,
     }
     ps.write(columns, tmp_path / "d.parquet")
     with pytest.raises(ps.SchemaError, match=says):

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow
-from penstock.columns.types import is_fixed_tensor
+from penstock.columns.types import innermost, is_fixed_tensor, is_list
 from penstock.errors import SchemaError
 from penstock.limits import Limits
 from penstock.loader._columns import list_parts, of_record
@@ -63,6 +63,12 @@ def _type_at(schema: pa.Schema, path: str) -> Any:
     first, *names = path.split(".")
     type_: Any = schema.field(first).type if first in schema.names else None
     for name in names:
+        if type_ is not None and is_list(type_) and pa.types.is_struct(innermost(type_)):
+            raise SchemaError(
+                "same= takes boxes and points from columns and structs, not from lists of structs; store them as a column"
+                " of lists, or as a struct of lists",
+                field=path,
+            )
         index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
         type_ = type_.field(index).type if index >= 0 else None
     if type_ is None:
