@@ -15,7 +15,7 @@ export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools test lint types rust-tests python-tests fuzz stress bench docs clean
+.PHONY: help demo tools test lint python-lint types rust-tests python-tests fuzz stress bench docs clean
 
 help: ; @grep -hE '^[a-z]+:.* ## [a-z]' $(MAKEFILE_LIST) | sed -E 's/:.* ## /\t/' | expand -t 10
 
@@ -32,6 +32,11 @@ lint: $(VENV)/tools $(VENV)/built ## rustfmt, clippy and ruff
 	ruff check .
 	ruff format --check .
 	@! cargo deny --version >/dev/null 2>&1 || cargo deny --locked check
+
+python-lint: $(VENV)/tools ## ruff and pyright, without Rust
+	ruff check .
+	ruff format --check .
+	pyright --project pyproject.toml --pythonpath $(VENV)/bin/python
 
 types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled module against the module
 	pyright --project pyproject.toml --pythonpath $(VENV)/bin/python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock import formats
+from penstock.contract.format import FormatInfo
+from penstock.contract.regions import Region
 from penstock.testing import FormatLaws
+from toy_format import SCHEMA, ToyFormat, ToyReader, ToyWriter
 
 
 class TestTfrecord(FormatLaws):
@@ -60,3 +65,122 @@ def test_the_laws_find_an_error_that_is_not_of_penstock(
 
 def _loses_the_last(to_table: Any) -> Any:
     return lambda self, *rest, **more: to_table(self, *rest, **more).slice(0, 999)
+
+
+class ToyLaws(FormatLaws):
+    format = "toy"
+
+    def table(self, num_records: int) -> pa.Table:
+        values = [b"payload %d" % n for n in range(num_records)]
+        return pa.table({"payload": pa.array(values, pa.binary())})
+
+
+class TestToy(ToyLaws):
+    @pytest.fixture(autouse=True)
+    def _registered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        register(monkeypatch, ToyFormat)
+
+
+def register(monkeypatch: pytest.MonkeyPatch, kind: type[ToyFormat]) -> None:
+    monkeypatch.setattr(formats, "FORMATS", list(formats.FORMATS))  # put back afterwards
+    formats.register(kind())
+
+
+class WithoutDot(ToyFormat):
+    info = FormatInfo("toy", ("toy",), lossless=False)
+
+
+class ListOfEndings(ToyFormat):
+    info = FormatInfo("toy", [".toy"], lossless=False)  # type: ignore[arg-type]
+
+
+class SniffsAll(ToyFormat):
+    def sniff(self, head: bytes, size: int) -> bool:
+        return True
+
+
+class Overlapping(ToyFormat):
+    def layout(self, source: Any, record: int, options: Any) -> Iterator[Region]:
+        yield Region(0, 4, "magic")
+        yield Region(2, source.size - 2, "records")
+
+
+class TupleCompression(ToyFormat):
+    class reader(ToyReader):
+        compression = ("none", "zlib")  # type: ignore[assignment]
+
+
+class FewerInChunks(ToyFormat):
+    class reader(ToyReader):
+        @property
+        def num_records(self) -> int:
+            return super().num_records + 1
+
+
+class NullsAsZero(ToyFormat):
+    class writer(ToyWriter):
+        def bytes_of(self, value: bytes | None) -> bytes:
+            return value or b"0"
+
+
+class OthersErrors(ToyFormat):
+    class reader(ToyReader):
+        def decode(self, chunk: Any, records: Any, columns: Any) -> pa.RecordBatch:
+            whole = super().decode(chunk, None, columns)
+            return whole if records is None else whole.take(pa.array(records))
+
+
+class SilentAboutDamage(ToyFormat):
+    class reader(ToyReader):
+        def found_by(self, threads: int) -> Any:
+            return self.chunks()
+
+
+class NeverSkips(ToyFormat):
+    class reader(ToyReader):
+        def check_complete(self) -> None:
+            if self.fault is not None:
+                raise self.fault
+
+
+class NoChecksums(ToyFormat):
+    class reader(ToyReader):
+        def payload(self, record: int) -> bytes:
+            return self.data[self.starts[record] + 8 : self.starts[record + 1]]
+
+
+class ClaimsSchema(ToyFormat):
+    class reader(ToyReader):
+        def __init__(self, source: Any, options: Any) -> None:
+            super().__init__(source, options)
+            self.schema = options.schema or SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("broken", "law", "message"),
+    [
+        (WithoutDot, "the_facts_of_the_format_have_their_types", "'toy' .* leading dot"),
+        (ListOfEndings, "the_facts_of_the_format_have_their_types", r"extensions is \['.toy'\]"),
+        (TupleCompression, "a_reader_says_facts_of_the_right_types", "compression is .* str"),
+        (FewerInChunks, "a_reader_says_facts_of_the_right_types", "do not hold num_records"),
+        (SniffsAll, "other_files_are_not_of_the_format", "sniff accepts random bytes"),
+        (Overlapping, "info_verify_and_layout_describe_a_file", "'records' overlaps"),
+        (NullsAsZero, "nulls_are_kept_or_refused", "record 1, column 'payload': b'0', not None"),
+        (OthersErrors, "skipped_damage_is_reported", r"decode of record \d+ raises about \d+"),
+        (SilentAboutDamage, "skipped_damage_is_reported", 'damage="skip" reports no region'),
+        (NeverSkips, "skipped_damage_is_reported", 'damage="skip" raises about a record'),
+        (NoChecksums, "skipped_damage_is_reported", "is not an error, although has_checksums"),
+        (ClaimsSchema, "a_schema_is_honoured_or_refused", "schema= asked for"),
+    ],
+)
+def test_each_law_finds_the_format_that_breaks_it(
+    broken: type[ToyFormat],
+    law: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(monkeypatch, broken)
+    check = getattr(ToyLaws(), f"test_{law}")
+    with pytest.raises(AssertionError, match=message):
+        check(tmp_path) if "tmp_path" in check.__annotations__ else check()

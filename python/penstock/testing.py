@@ -13,19 +13,24 @@ pytest finds the tests of the class. If the format cannot hold columns of every 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 
 import penstock as ps
 from penstock import formats
+from penstock.contract.format import Chunk, FormatInfo, Options, Reader
+from penstock.contract.opening import open_shard
+from penstock.storage.local import LocalStorage
 
 _FLIPS = 200
 """Damaged copies of a small file that the laws read."""
+_OTHERS = ("tfrecord", "parquet", "arrow", "webdataset", "npz", "msgpack")
 
 
 class FormatLaws:
@@ -52,6 +57,9 @@ class FormatLaws:
             }
         )
 
+    similar: ClassVar[tuple[str, ...]] = ()
+    """Formats that have the same bytes at the start of a file, so that only the name of a file tells them apart."""
+
     # -- helpers --------------------------------------------------------------------------------
 
     def write(self, folder: Path, table: pa.Table, name: str = "a") -> str:
@@ -65,6 +73,13 @@ class FormatLaws:
     def open(self, path: Any, folder: Path, **options: Any) -> ps.Dataset:
         """Open shards, with their indexes in a folder of their own."""
         return ps.open(path, format=self.format, index=str(folder / "indexes"), **options)
+
+    def reader(self, path: str, **options: Any) -> Reader:
+        """Open a shard as the verbs do, without a dataset."""
+        options = {"index": "never"} | options
+        return open_shard(
+            formats.by_name(self.format), LocalStorage().source(path), Options(**options)
+        )
 
     # -- laws -----------------------------------------------------------------------------------
 
@@ -151,6 +166,168 @@ class FormatLaws:
                     ps.open(other, format=self.format, index="never", damage=damage).to_table()
             other.unlink()
 
+    def test_the_facts_of_the_format_have_their_types(self) -> None:
+        fmt = formats.by_name(self.format)
+        for name, kind in get_type_hints(FormatInfo).items():
+            value = getattr(fmt.info, name)
+            _check_type(f"FormatInfo.{name}", value, get_origin(kind) or kind)
+            for one in value if isinstance(value, tuple) else ():
+                _check_type(f"each of FormatInfo.{name}", one, str)
+        assert fmt.info.name, "FormatInfo.name is empty"
+        assert fmt.info.extensions, "FormatInfo.extensions is empty"
+        for ending in fmt.info.extensions:
+            good = ending == ending.lower() and (ending.startswith(".") or fmt.info.is_folder)
+            assert good, f"extension {ending!r} is not in small letters with a leading dot"
+        for kind in (fmt.read_options, fmt.write_options):
+            assert is_dataclass(kind), f"the options {kind.__name__} are not a dataclass"
+            kind()  # each option has a default
+
+    def test_a_reader_says_facts_of_the_right_types(self, tmp_path: Path) -> None:
+        path = self.write(tmp_path, self.table(self.num_records))
+        reader = self.reader(path)
+        try:
+            _check_type("Reader.schema", reader.schema, pa.Schema)
+            _check_type("Reader.num_records", reader.num_records, int)
+            if reader.compression is not None:
+                _check_type("Reader.compression", reader.compression, str)
+            _check_type("Reader.skipped_files", reader.skipped_files, Sequence)
+            chunks = list(reader.chunks())
+            record = 0
+            for chunk in chunks:
+                _check_type("a chunk", chunk, Chunk)
+                assert chunk.first_record == record, f"a chunk does not begin at record {record}"
+                assert 0 <= chunk.start_byte <= chunk.end_byte, "a chunk ends before it begins"
+                record += chunk.num_records
+            assert record == reader.num_records, "the chunks do not hold num_records records"
+        finally:
+            reader.close()
+
+    def test_info_verify_and_layout_describe_a_file(self, tmp_path: Path) -> None:
+        table = self.table(20)
+        path = self.write(tmp_path, table)
+        found = ps.info(path)
+        assert str(found), "info prints something"
+        assert found.num_records == table.num_rows, "info gives the number of records"
+        assert ps.verify(path).ok, "verify finds nothing in a file that was just written"
+        if Path(path).is_file():
+            self._check_regions(path)
+            assert ps.layout(path).ok, "layout shows no damage in a file that was just written"
+
+    def _check_regions(self, path: str) -> None:
+        with closing(LocalStorage().source(path)) as source:
+            regions = list(formats.by_name(self.format).layout(source, 0, Options(index="never")))
+        end = 0
+        for region in regions:
+            if not region.within:
+                assert region.start >= end, f"layout: {region.name!r} overlaps the region before it"
+                end = region.end
+        assert end <= Path(path).stat().st_size, "layout: a region ends after the file"
+
+    def test_nulls_are_kept_or_refused(self, tmp_path: Path) -> None:
+        table = self.table(20)
+        for number, column in enumerate(table.columns):
+            values = pa.array(
+                [None if n % 3 == 1 else v for n, v in enumerate(column.to_pylist())], column.type
+            )
+            field = table.schema.field(number).with_nullable(True)
+            with_nulls = table.set_column(number, field, values)
+            try:
+                path = self.write(tmp_path, with_nulls, f"nulls{number}")
+            except ps.PenstockError:
+                continue
+            _check_same(self.open(path, tmp_path).to_table(), with_nulls)
+
+    def test_a_schema_is_honoured_or_refused(self, tmp_path: Path) -> None:
+        table = self.table(20)
+        path = self.write(tmp_path, table)
+        own = self.open(path, tmp_path).schema
+        first = own.field(0)
+        other = pa.int8() if pa.types.is_binary(first.type) else pa.large_binary()
+        for asked in (pa.schema([first]), own.set(0, first.with_type(other))):
+            try:
+                batches = list(self.open(path, tmp_path, schema=asked).scan())
+            except (ps.PenstockError, pa.ArrowInvalid):
+                continue
+            for batch in batches:
+                same = (batch.schema.names, batch.schema.types) == (asked.names, asked.types)
+                assert same, f"schema= asked for {asked}, and a scan returned {batch.schema}"
+                assert batch.validate(full=True) is None
+
+    def test_other_files_are_not_of_the_format(self, tmp_path: Path) -> None:
+        fmt = formats.by_name(self.format)
+        rng = np.random.default_rng(3)
+        for length in [*range(1, 17), *[4096] * 16]:
+            data = rng.bytes(length)
+            assert not fmt.sniff(data, length), f"sniff accepts random bytes: {data[:16].hex(' ')}"
+        for other in _OTHERS:
+            if other not in (self.format, *self.similar):
+                made = ps.write(
+                    {"x": [1, 2, 3]}, tmp_path / "other", format=other, index=False, overwrite=True
+                )
+                data = Path(made.paths[0]).read_bytes()
+                assert not fmt.sniff(data, len(data)), f"sniff accepts a file of {other}"
+
+    def test_skipped_damage_is_reported(self, tmp_path: Path) -> None:
+        """A file with a wrong bit and damage="skip": a record is returned, or a region is reported. With checksums, the
+        values are also right. An error about one record leaves the others."""
+        table = self.table(20)
+        path = self.write(tmp_path, table)
+        if not Path(path).is_file():
+            return
+        whole = Path(path).read_bytes()
+        with closing(self.reader(path)) as reader:
+            ranges = [(chunk.start_byte, chunk.end_byte) for chunk in reader.chunks()]
+        bits = np.concatenate([np.arange(8 * start, 8 * end) for start, end in ranges])
+        for bit in np.random.default_rng(4).choice(bits, _FLIPS).tolist():
+            damaged = tmp_path / f"damaged{Path(path).suffix}"
+            damaged.write_bytes(_flipped(whole, bit))
+            self._check_damage(damaged, table, f"bit {bit % 8} of byte {bit // 8} is wrong: ")
+
+    def _check_damage(self, path: Path, table: pa.Table, place: str) -> None:
+        fault = self._check_reading(path, table, place)
+        if fault is not None and fault.record:
+            self._check_neighbour(path, fault.record - 1, place)
+        try:
+            ds = ps.open(path, format=self.format, index="never", damage="skip")
+        except ps.PenstockError:
+            return
+        error = None
+        try:
+            found = ds.to_table()
+        except ps.PenstockError as raised:
+            error, found = raised, table
+        raises = error is not None and error.record is not None
+        assert not raises, f'{place}damage="skip" raises about a record: {error}'
+        lost = fault is not None and found.num_rows < table.num_rows
+        assert ds.damage or not lost, f'{place}damage="skip" reports no region: {fault}'
+        if formats.by_name(self.format).info.has_checksums:
+            wanted = iter(table.to_pylist())
+            good = all(row in wanted for row in found.to_pylist())
+            assert good, f"{place}a wrong record is returned, although has_checksums=True"
+
+    def _check_neighbour(self, path: Path, record: int, place: str) -> None:
+        """Decode only the record before a bad one, which may be in the same chunk."""
+        error = None
+        try:
+            with closing(self.reader(str(path))) as reader:
+                chunk = next(c for c in reader.chunks() if c.first_record + c.num_records > record)
+                reader.decode(chunk, np.array([record - chunk.first_record]), None)
+        except ps.PenstockError as raised:
+            error = raised
+        about = None if error is None else error.record
+        assert about in (None, record), f"{place}decode of record {record} raises about {about}"
+
+    def _check_reading(self, path: Path, table: pa.Table, place: str) -> ps.PenstockError | None:
+        """Read a damaged file without skipping, and return the error."""
+        try:
+            found = ps.open(path, format=self.format, index="never").to_table()
+        except ps.PenstockError as error:
+            return error
+        if formats.by_name(self.format).info.has_checksums:
+            good = found.to_pylist() == table.to_pylist()
+            assert good, f"{place}this is not an error, although has_checksums=True"
+        return None
+
 
 def _damaged(data: bytes) -> Iterator[bytes]:
     """Yield truncated copies, and copies with one wrong bit, spread over the file."""
@@ -158,9 +335,19 @@ def _damaged(data: bytes) -> Iterator[bytes]:
     for end in rng.integers(0, len(data), _FLIPS // 4).tolist():
         yield data[:end]
     for bit in rng.integers(0, 8 * len(data), _FLIPS).tolist():
-        wrong = bytearray(data)
-        wrong[bit // 8] ^= 1 << bit % 8
-        yield bytes(wrong)
+        yield _flipped(data, bit)
+
+
+def _flipped(data: bytes, bit: int) -> bytes:
+    wrong = bytearray(data)
+    wrong[bit // 8] ^= 1 << bit % 8
+    return bytes(wrong)
+
+
+def _check_type(what: str, value: Any, kind: type) -> None:
+    wanted = kind.__name__
+    good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    assert good, f"{what} is {value!r}, not of type {wanted}"
 
 
 def _check_same(found: pa.Table, wanted: pa.Table) -> None:

@@ -50,7 +50,7 @@ def test_append_distinguishes_misuse_from_records_that_do_not_fit(tmp_path: Path
     assert run("append", source, target, "--option", "colour=red").status == 2
 
 
-def test_append_hands_only_options_of_the_format_on(tmp_path: Path) -> None:
+def test_append_passes_on_only_options_of_the_format(tmp_path: Path) -> None:
     new, target = tmp_path / "new.tfrecord", tmp_path / "there.tfrecord"
     ps.write({"id": [1]}, new)
     ps.write({"id": [2]}, target)

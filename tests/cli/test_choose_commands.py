@@ -91,7 +91,9 @@ def test_dedupe_and_sort(shards: Path, tmp_path: Path) -> None:
         assert "there is no field 'nothing'" in done.err
 
 
-def test_damage_that_is_skipped_leaves_no_numbers(damaged: Path, tmp_path: Path) -> None:
+def test_commands_that_need_record_numbers_fail_if_damage_is_skipped(
+    damaged: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "{split}.arrow"
     for command in (("split",), ("dedupe",), ("sort", "--by", "id")):
         done = run(*command, damaged, "--into", out, "--damage", "skip")

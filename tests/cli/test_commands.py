@@ -105,7 +105,7 @@ def test_misuse_ends_with_status_2(arguments: tuple[str, ...], single: Path) -> 
         assert done.out == ""
 
 
-def test_damage_is_salvaged_by_repair_alone(single: Path) -> None:
+def test_only_repair_salvages_damage(single: Path) -> None:
     done = run("head", "--damage", "salvage", single)
     assert done.status == 2
     assert "penstock repair --salvage" in done.err
@@ -123,7 +123,9 @@ def test_closed_pipe_is_silent(single: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", ["0<&-", "1>&-", "2>&-", "1>&- 2>&-"])
-def test_a_closed_stream_is_nothing_to_fail_at(single: Path, tmp_path: Path, stream: str) -> None:
+def test_commands_work_if_a_standard_stream_is_closed(
+    single: Path, tmp_path: Path, stream: str
+) -> None:
     target = tmp_path / "x.parquet"
     for command in (f"verify {single}", f"convert {single} {target}", f"head {target}", "--help"):
         shell = f"{sys.executable} -m penstock {command} {stream}"
@@ -176,7 +178,7 @@ def test_an_option_of_names_must_be_a_list(tmp_path: Path, value: str) -> None:
     assert "hdf5: option datasets is a list of names or None, not" in done.err
 
 
-# -- what surrounds it ----------------------------------------------------------------------------
+# -- the width of the terminal, and interrupts ----------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", ["abc", "-3", "0", "", "1.5", "99999999999"])

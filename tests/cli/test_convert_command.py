@@ -136,7 +136,7 @@ def _options() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("format", "kind", "option"), list(_options()))
-def test_every_option_of_every_format_refuses_values_of_no_type_that_it_has(
+def test_every_option_of_every_format_refuses_values_of_other_types(
     format: str, kind: str, option: str
 ) -> None:
     options = getattr(formats.by_name(format), f"{kind}_options")
@@ -146,7 +146,7 @@ def test_every_option_of_every_format_refuses_values_of_no_type_that_it_has(
     assert getattr(options_from(options, {option: default}, format), option) == default
 
 
-def test_numbers_of_numpy_and_paths_are_options_as_well(tmp_path: Path) -> None:
+def test_numpy_numbers_and_paths_are_accepted_as_option_values(tmp_path: Path) -> None:
     ps.write({"x": [1]}, tmp_path / "a.parquet", level=np.int8(9), dictionary=np.bool_(False))
     with pytest.raises(TypeError, match="parquet: option level is a whole number or None, not '9'"):
         ps.write({"x": [1]}, tmp_path / "b.parquet", level="9")
@@ -154,7 +154,7 @@ def test_numbers_of_numpy_and_paths_are_options_as_well(tmp_path: Path) -> None:
     assert given.table == "a"
 
 
-def test_where_of_another_type_and_a_name_that_is_taken_are_misuse(
+def test_comparing_with_another_type_and_a_name_that_is_taken_are_misuse(
     single: Path, tmp_path: Path
 ) -> None:
     for words in [("--where", 'id > "a"'), ("--rename", "id=name")]:

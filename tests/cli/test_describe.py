@@ -32,8 +32,8 @@ def test_headers_of_images_are_read(kind: str, data: bytes) -> None:
     assert describe.value(pa.scalar(data)) == f"{kind} 64x32, {len(data)} B"
 
 
-def test_images_of_the_corpus_have_the_size_their_decoder_says(corpus: Path) -> None:
-    image = pytest.importorskip("PIL.Image", reason="Pillow is the judge here")
+def test_images_of_the_corpus_have_the_size_that_pillow_reads(corpus: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="compares with Pillow")
     kinds = {"jpeg": "JPEG", "png": "PNG", "webp": "WebP"}
     judged = 0
     for folder, kind in kinds.items():
@@ -87,7 +87,7 @@ def test_any_text_is_escaped_to_printable(text: str) -> None:
         ([("k", 1)], pa.map_(pa.string(), pa.int8()), "[('k', 1)]"),
     ],
 )
-def test_values_are_shown_as_what_they_are(value: object, type_: pa.DataType, shown: str) -> None:
+def test_values_are_shown_by_their_type(value: object, type_: pa.DataType, shown: str) -> None:
     assert describe.value(pa.scalar(value, type_)) == shown
 
 
@@ -97,7 +97,7 @@ def test_tensors_are_shown_with_their_shape() -> None:
     assert describe.value(array[0]) == "int32[2, 3] [0, 1, 2, 3, 4, 5]"
 
 
-def test_long_values_are_cut_and_say_how_long_they_are() -> None:
+def test_long_values_are_truncated_and_shown_with_their_length() -> None:
     assert describe.value(pa.scalar("x" * 5000), 20) == "x" * 11 + "… 5.00 kB"
     assert describe.value(pa.scalar(zlib.compress(b"x") * 100), 20).endswith("… 900 B")
     assert describe.value(pa.scalar(list(range(1000))), 20) == "[0, 1, … of 1,000]"
@@ -140,5 +140,5 @@ def test_types_are_described_in_words(type_: pa.DataType, words: str) -> None:
     assert describe.kind(type_) == words
 
 
-def test_a_dtype_that_arrow_lacks_is_reported_with_formats_that_can_keep_it() -> None:
+def test_a_dtype_that_arrow_lacks_is_shown_with_the_type_that_stores_it() -> None:
     assert describe.kind(pa.uint16(), b"bfloat16") == "bfloat16 (kept as uint16)"

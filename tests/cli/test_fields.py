@@ -50,14 +50,14 @@ def test_list_shows_names_fields_and_files(shards: Path) -> None:
     assert red["files"] == [first]
 
 
-def test_list_of_files_without_any(single: Path) -> None:
+def test_list_of_files_without_overlays(single: Path) -> None:
     shown = run("fields", "list", single)
     assert (shown.status, shown.out) == (0, "")
     assert "no fields are stored next to" in shown.err
     assert run("fields", "list", single, "--json").document == {"overlays": []}
 
 
-def test_remove_takes_one_and_leaves_the_others(single: Path) -> None:
+def test_remove_deletes_one_overlay_and_keeps_the_others(single: Path) -> None:
     keep(single, "a", score=range(300))
     keep(single, "b", score=[0] * 300)
     assert run("head", single, "-n", 1, "--json").document["records"][0]["score"] == 0

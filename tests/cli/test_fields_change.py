@@ -108,7 +108,7 @@ def test_a_separate_process_finds_the_function_too(single: Path, tmp_path: Path)
     assert column(tmp_path / "out.tfrecord", "length")[1] == 3
 
 
-def test_a_field_that_is_there_is_refused_unless_replaced(single: Path) -> None:
+def test_an_existing_field_is_refused_unless_replaced(single: Path) -> None:
     before = single.read_bytes()
     for where in (("--in-place",), ()):
         ran = run("fields", "add", single, "--set", "name=x", *where, "--json")
@@ -166,7 +166,7 @@ def test_replace_gives_other_values(shards: Path, tmp_path: Path) -> None:
     assert "there is no field 'colour'; there are: id, name, score, tokens" in unknown.err
 
 
-def test_drop_takes_several(shards: Path, tmp_path: Path) -> None:
+def test_drop_removes_several_fields(shards: Path, tmp_path: Path) -> None:
     into = tmp_path / "small"
     ran = run("fields", "drop", shards, "score", "tokens", "--into", into, "--verify", "--json")
     assert ran.status == 0
@@ -177,7 +177,7 @@ def test_drop_takes_several(shards: Path, tmp_path: Path) -> None:
     assert "there is no field 'colour'" in unknown.err
 
 
-def test_rename_lets_two_change_places(single: Path) -> None:
+def test_rename_can_swap_two_names(single: Path) -> None:
     old = ps.open(single)[5]
     ran = run("fields", "rename", single, "id=name", "name=id", "--in-place", "--verify")
     assert ran.status == 0
@@ -215,26 +215,26 @@ MISUSE = {
     "two sources of values": ("add", "--set", "a=1", "--function", "json:dumps"),
     "a constant without a value": ("add", "--set", "a"),
     "a function without a module": ("add", "--function", "measure"),
-    "a module that is not there": ("add", "--function", "no_such_module:f", "--reads", "id"),
-    "a function that is not there": ("add", "--function", "json:no_such", "--reads", "id"),
+    "a module that does not exist": ("add", "--function", "no_such_module:f", "--reads", "id"),
+    "a function that does not exist": ("add", "--function", "json:no_such", "--reads", "id"),
     "a function without columns": ("add", "--function", "json:dumps"),
     "columns without a function": ("add", "--set", "a=1", "--reads", "id"),
     "a key for a function": ("add", "--function", "json:dumps", "--reads", "id", "--by", "id"),
     "another word for missing": ("add", "--set", "a=1", "--missing", "zero"),
     "two places": ("add", "--set", "a=1", "--in-place", "--into", "x.tfrecord"),
-    "a table that is not there": ("add", "--from", "nothing.parquet", "--in-place"),
+    "a table that does not exist": ("add", "--from", "nothing.parquet", "--in-place"),
     "drop without a name": ("drop", "--in-place"),
     "rename without a new name": ("rename", "id", "--in-place"),
-    "replace next to the file of a field that is not there": ("replace", "--set", "nope=1"),
+    "replace of a missing field, stored next to the file": ("replace", "--set", "nope=1"),
     "bake without a place": ("bake",),
-    "bake without anything beside": ("bake", "--in-place"),
-    "drop of a field that is not there": ("drop", "nope", "--in-place"),
-    "rename of a field that is not there": ("rename", "nope=x", "--in-place"),
+    "bake without overlays": ("bake", "--in-place"),
+    "drop of a missing field": ("drop", "nope", "--in-place"),
+    "rename of a missing field": ("rename", "nope=x", "--in-place"),
     "rename to a name that is taken": ("rename", "id=name", "--in-place"),
-    "rename of two to one name": ("rename", "id=x", "name=x", "--in-place"),
-    "replace of a field that is not there": ("replace", "--set", "nope=1", "--in-place"),
+    "rename of two fields to one name": ("rename", "id=x", "name=x", "--in-place"),
+    "replace of a missing field": ("replace", "--set", "nope=1", "--in-place"),
     "a name that is taken": ("add", "--set", "name=1", "--in-place"),
-    "an option that is not there": ("add", "--set", "a=1", "--colour", "red"),
+    "an option that does not exist": ("add", "--set", "a=1", "--colour", "red"),
 }
 
 

@@ -71,7 +71,7 @@ def test_a_failing_command_advises_what_can_be_typed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "lr=3; b.parquet"])
-def test_an_existing_target_is_replaced_by_the_option_that_is_named(
+def test_an_existing_target_is_replaced_with_the_option_that_the_error_names(
     tmp_path: Path, name: str
 ) -> None:
     ps.write({"id": [1]}, tmp_path / "a.tfrecord")
@@ -103,7 +103,7 @@ def test_a_field_that_is_not_there_is_a_misuse(
     assert failed.err.endswith("Error: there is no field 'nope'; there are: id\n")
 
 
-def test_a_misuse_is_reported_in_the_options_of_the_command_and_in_json(
+def test_misuse_is_reported_with_options_of_the_command_and_in_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -172,7 +172,7 @@ def test_endings_that_are_advised_can_be_written(tmp_path: Path) -> None:
     assert ".array_record" not in failed.err
 
 
-def test_one_record_is_one_record(tmp_path: Path) -> None:
+def test_one_record_is_counted_in_the_singular(tmp_path: Path) -> None:
     one, more = tmp_path / "one.tfrecord", tmp_path / "more.tfrecord"
     two_fields = tmp_path / "two.tfrecord"
     ps.write({"x": [5]}, one)

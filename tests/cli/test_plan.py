@@ -1,4 +1,4 @@
-"""`penstock plan`."""
+"""`penstock plan`: what it prints, its JSON, and misuse."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_plan_shows_the_steps_of_each_bucket(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wrong", [["--batch-size", 0], ["--batch-size", 8, "--position", 301], []])
-def test_wrong_words_are_misuse(shards: Path, wrong: list[object]) -> None:
+def test_invalid_arguments_are_misuse(shards: Path, wrong: list[object]) -> None:
     assert run("plan", shards, *wrong).status == 2
 
 
@@ -69,7 +69,9 @@ def classes(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("order", ["weighted", "balanced"])
-def test_orders_by_a_column_are_planned_as_a_loader_has_them(order: str, tmp_path: Path) -> None:
+def test_the_plan_of_an_order_by_a_column_equals_that_of_a_loader(
+    order: str, tmp_path: Path
+) -> None:
     path = classes(tmp_path)
     ran = run(
         *("plan", path, "--batch-size", 10, "--world-size", 2, "--order", order, "--by", "label"),
@@ -96,7 +98,7 @@ def test_a_mixture_is_planned_over_its_sources(tmp_path: Path) -> None:
     assert ran.status == 0
     assert ran.document["ranks"][0]["first_batch"] == order.take([50, 50], 0, 0, 3).tolist()
     assert ran.document["length"] == 100
-    assert run("plan", *sources, *words).status == 2, "a share for each source"
+    assert run("plan", *sources, *words).status == 2, "each source needs a share"
 
 
 @pytest.mark.parametrize(
@@ -107,5 +109,5 @@ def test_a_mixture_is_planned_over_its_sources(tmp_path: Path) -> None:
         *(["--epoch-records", 5], ["--order", "mixture"], ["--order", "mixture", "--share", -1]),
     ],
 )
-def test_words_of_other_orders_are_misuse(wrong: list[object], tmp_path: Path) -> None:
+def test_options_of_other_orders_are_misuse(wrong: list[object], tmp_path: Path) -> None:
     assert run("plan", classes(tmp_path), "--batch-size", 8, *wrong).status == 2

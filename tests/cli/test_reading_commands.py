@@ -167,7 +167,7 @@ def test_schema_does_not_mention_files_it_has_not_read(tmp_path: Path) -> None:
     assert [field["num_lacking"] for field in whole["fields"]] == [1, 102]
 
 
-def test_schema_of_a_file_without_records_lacks_nothing(tmp_path: Path) -> None:
+def test_a_file_without_records_does_not_count_as_lacking_fields(tmp_path: Path) -> None:
     ps.write({"a": [1]}, tmp_path / "x-0.tfrecord", index=False)
     (tmp_path / "x-1.tfrecord").write_bytes(b"")
     document = run("schema", "--json", tmp_path / "x-*.tfrecord").document
@@ -257,7 +257,7 @@ def test_stats_of_some_columns(shards: Path) -> None:
     assert [field["name"] for field in document["fields"]] == ["score", "id"]
 
 
-# -- values that Python does not know -------------------------------------------------------------
+# -- values that Python cannot represent ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["head", "stats"])
@@ -269,9 +269,9 @@ def test_stats_of_some_columns(shards: Path) -> None:
         (pa.timestamp("s", "No/Where"), "<value out of range: 1000000000000>"),
         (pa.timestamp("us", "No/Where"), "1970-01-12 13:46:40.000000Z"),
     ],
-    ids=["a far year", "a far year in a time zone", "a time zone that nobody knows"],
+    ids=["a far year", "a far year in a time zone", "an unknown time zone"],
 )
-def test_moments_that_python_does_not_know_are_shown_as_arrow_shows_them(
+def test_times_that_python_cannot_represent_are_shown_as_arrow_shows_them(
     name: str, as_json: list[str], type_: pa.DataType, shown: str, tmp_path: Path
 ) -> None:
     ps.write(pa.table({"x": pa.array([10**12], type_)}), tmp_path / "x.arrow")

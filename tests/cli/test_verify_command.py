@@ -63,13 +63,13 @@ def test_verify_advises_repair_only_if_it_helps(tmp_path: Path) -> None:
         assert ("penstock repair" in done.out) == helps
 
 
-def test_verify_of_good_files_is_well(shards: Path) -> None:
+def test_verify_of_intact_files_ends_with_status_0(shards: Path) -> None:
     done = run("verify", shards)
     assert done.status == 0
     assert done.out.startswith("ok: 300 records intact")
 
 
-def test_repair_is_advised_by_names_that_fit(damaged: Path, tmp_path: Path) -> None:
+def test_repair_is_advised_with_a_target_that_fits(damaged: Path, tmp_path: Path) -> None:
     tar = tmp_path / "a.tar"
     ps.write({"txt": ["a"] * 50}, tar)
     tar.write_bytes(tar.read_bytes()[:40_000])
@@ -101,5 +101,5 @@ def test_repair_writes_the_intact_records(damaged: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("where", [(), ("--in-place", "--into", "x")])
-def test_repair_wants_one_place_to_write_to(where: tuple[str, ...], damaged: Path) -> None:
+def test_repair_needs_exactly_one_target(where: tuple[str, ...], damaged: Path) -> None:
     assert run("repair", damaged, *where).status == 2

@@ -79,7 +79,7 @@ def kept(where: Any, batch: pa.RecordBatch = BATCH) -> list[int]:
         ("x == 1 or x == 3 and ok", [0]),
     ],
 )
-def test_a_condition_holds_for_just_these_records(where: str, numbers: list[int]) -> None:
+def test_a_condition_selects_exactly_these_records(where: str, numbers: list[int]) -> None:
     assert kept(where) == numbers
 
 
@@ -129,7 +129,9 @@ def test_an_invalid_condition_names_what_was_expected_and_where(where: str, mess
         ("x + 9223372036854775807 > 0", "'x': the condition cannot be computed: overflow"),
     ],
 )
-def test_what_the_columns_cannot_answer_is_a_schema_error(where: str, message: str) -> None:
+def test_a_condition_that_does_not_fit_the_columns_is_a_schema_error(
+    where: str, message: str
+) -> None:
     with pytest.raises(ps.SchemaError, match=message):
         kept(where)
 

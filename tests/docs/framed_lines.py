@@ -32,11 +32,15 @@ class LineDecoder(Decoder):
 
 
 def encoded(batch: pa.RecordBatch, first_record: int) -> _core.Framed:
+    if batch.column("line").null_count:
+        raise SchemaError("a file holds no nulls", field="line")
     return TFRECORD.frames([line.encode() for line in batch.column("line").to_pylist()])
 
 
 class LinesFormat(FramedFormat):
-    info = FormatInfo("lines", (".tfl",), has_checksums=True, has_raw_records=True)
+    info = FormatInfo(
+        "lines", (".tfl",), has_checksums=True, has_raw_records=True, may_be_empty=True
+    )
     framing = TFRECORD
 
     def sniff(self, head: bytes, size: int) -> bool:

@@ -97,6 +97,10 @@ def test_an_installed_format_passes_the_laws(tmp_path: Path) -> None:
     [
         ("nowhere:Format", "No module named 'nowhere'"),
         ("fixed_size:HEAD", "not a penstock.contract.format.Format"),
+        (
+            "penstock.formats.npy.format:NpyFormat",
+            "penstock.formats.npy.format.NpyFormat and penstock both have a format 'npy'",
+        ),
     ],
 )
 def test_a_format_that_cannot_be_loaded_is_left_out(

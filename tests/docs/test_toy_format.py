@@ -12,6 +12,8 @@ from framed_lines import LineDecoder, LinesFormat
 import frames
 import penstock as ps
 from penstock import formats
+from penstock.contract.format import FormatInfo
+from penstock.testing import FormatLaws
 from penstock.verbs.fields.overlays import write_overlay
 from reading import index_of
 
@@ -63,7 +65,19 @@ def test_options_that_they_lack_are_refused(name: str, request: pytest.FixtureRe
         ps.open(path, index="never", schema=pa.schema([(own.names[0], pa.large_binary())]))
 
 
-def test_a_registered_format_replaces_its_namesake_but_not_a_format_of_penstock(
+class OtherName(LinesFormat):
+    info = FormatInfo("other", (".new", ".tfl"))
+
+
+class SameName(LinesFormat):
+    info = FormatInfo("lines", (".new",))
+
+
+class EndingOfPenstock(LinesFormat):
+    info = FormatInfo("other", (".parquet",))
+
+
+def test_a_registered_format_replaces_only_one_of_its_own_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = list(formats.FORMATS)
@@ -74,8 +88,15 @@ def test_a_registered_format_replaces_its_namesake_but_not_a_format_of_penstock(
     assert formats.FORMATS == [*before, again]
     assert formats.by_name("lines") is again
     assert formats.by_path("a/b.tfl") is again
-    with pytest.raises(ValueError, match="tfrecord"):
-        formats.register(formats.by_name("tfrecord"))
+    for other, message in [
+        (SameName(), r"SameName and framed_lines\.LinesFormat both have a format 'lines'"),
+        (OtherName(), r"'other' of .*OtherName and 'lines' of framed_lines.* extension '\.tfl'"),
+        (EndingOfPenstock(), r"EndingOfPenstock and 'parquet' of penstock .* '\.parquet'"),
+        (type(before[0])(), "TFRecordFormat and penstock both have a format 'tfrecord'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            formats.register(other)
+        assert formats.FORMATS == [*before, again]
 
 
 def test_the_name_decides_between_formats_over_one_framing(lines: Path) -> None:
@@ -115,6 +136,23 @@ def test_a_framed_format_reads_on_after_damage(lines: Path) -> None:
         (starts[10], 1),
         (starts[1000], 0),
     ]
+
+
+class LinesLaws(FormatLaws):
+    format = "lines"
+    similar = ("tfrecord",)
+
+    def table(self, num_records: int) -> pa.Table:
+        return pa.table({"line": LINES[:num_records]})
+
+
+LAWS = [name for name in dir(LinesLaws) if name.startswith("test_")]
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_framed_format_keeps_the_laws(law: str, lines: Path) -> None:
+    check = getattr(LinesLaws(), law)
+    check(lines.parent) if "tmp_path" in check.__annotations__ else check()
 
 
 def test_a_line_that_is_not_text_is_a_schema_error(lines: Path) -> None:
@@ -175,6 +213,6 @@ def test_a_framed_format_from_outside_is_verified_and_indexed(
     assert index_of(lines).exists()
     assert ps.open(lines)[99]["line"] == LINES[99]
     assert ps.open(lines, raw=True)[99]["record"] == LINES[99].encode()
-    formats.register(OnlyLines())
+    formats.FORMATS[-1] = OnlyLines()
     with pytest.raises(ps.UnsupportedError, match="lines has no raw records"):
         ps.open(lines, raw=True)

@@ -18,7 +18,7 @@ BOTH = [{"a": 1}, {"a": 2}, {"a": 3}]
 
 
 def no_end(*endings: str) -> Case:
-    """Nothing can be appended to such files."""
+    """A case for the endings of files that cannot be appended to."""
     for ending in endings:
         Path(ending).mkdir()
         ps.write(OLD, f"{ending}/part-00000.{ending}")

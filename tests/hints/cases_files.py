@@ -32,7 +32,7 @@ import penstock as ps
 TWO = [{"a": 1}, {"a": 2}]
 
 
-# -- files that are there, and are not ------------------------------------------------------------
+# -- files that exist, and files that do not ------------------------------------------------------
 
 
 def taken_away() -> Case:

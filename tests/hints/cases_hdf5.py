@@ -24,7 +24,8 @@ def refused(path: str = "a.h5") -> Any:
 
 
 def or_chosen(mended: Callable[[], None], in_group: Callable[[], None]) -> Case:
-    """The advice to select names or groups, or to write "a.h5" in another way; `in_group` makes "c.h5" with "g/y"."""
+    """The advice to select names or groups, or to change "a.h5". `mended` changes "a.h5", and `in_group` makes
+    "c.h5" with "g/y"."""
 
     def advised() -> None:
         assert rows("a.h5", datasets=["y"]) == ONE

@@ -45,7 +45,7 @@ def elsewhere() -> Case:
     return Case(lambda: tf.io.read_file("gs://there/a.txt"), copied)
 
 
-# -- ways around what TensorFlow has --------------------------------------------------------------
+# -- alternatives to functions of TensorFlow ------------------------------------------------------
 
 
 def _sound() -> None:
@@ -54,7 +54,7 @@ def _sound() -> None:
         sound.setparams((1, 2, 8000, 0, "NONE", ""))
         sound.writeframes(np.array([1, 2], "<i2").tobytes())
 
-    def decoded(value: Any) -> Any:  # as soundfile.read does it for more kinds of sound
+    def decoded(value: Any) -> Any:  # soundfile.read does the same for more kinds of sound
         with wave.open(BytesIO(value.numpy())) as read:
             return np.frombuffer(read.readframes(2), "<i2")
 
@@ -290,7 +290,7 @@ WAYS: dict[str, tuple[str, Callable[[], None]]] = {
     "tf.train": ("tf.train.Checkpoint", _torch),
 }
 """For each missing symbol in NEAREST, a case that follows the advised way."""
-assert WAYS.keys() == NEAREST.keys(), "a new way needs a case that goes it"
+assert WAYS.keys() == NEAREST.keys(), "each way in NEAREST needs a case"
 
 
 def _way(hint: str, symbol: str, advised: Callable[[], None]) -> Make:

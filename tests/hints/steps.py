@@ -25,7 +25,7 @@ class Case(NamedTuple):
     """A call that raises a hint, a call that follows its advice, and the hint's text if the source does not contain
     it.
 
-    A step may be used once, in an empty folder. `advised` asserts that the resulting data is right.
+    A case may be used once, in an empty folder. `advised` asserts that the resulting data is right.
     """
 
     fails: Step
@@ -35,12 +35,12 @@ class Case(NamedTuple):
 
 Make = Callable[[], Case]
 Cases = Mapping[str, "Make | tuple[Make, ...]"]
-"""The cases by the source text of their hint; there are several if the hint has branches, or is raised for several
+"""The cases by the source text of their hint. A hint has several cases if its text has branches, or if it has several
 causes."""
 
 
 def twice(call: Callable[..., Any], *given: Any, gives: Any, **advice: Any) -> Case:
-    """A call, and the same call with the keywords that the hint names, and its expected result."""
+    """A case that repeats the call with the keywords that the hint names, and compares the result with `gives`."""
 
     def advised() -> None:
         assert call(*given, **advice) == gives

@@ -44,7 +44,7 @@ def hints() -> set[str]:
 
 
 def _given(tree: ast.AST) -> Iterator[ast.expr]:
-    """The value of hint= in a call, or a value that is set under that name."""
+    """The values of hint= in calls, and values that are set under that name."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -54,8 +54,7 @@ def _given(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:
-    """A value that is assigned to one of these names, to a constant whose name says that it is a hint, or to an
-    error's hint."""
+    """Values that are assigned to one of these names, to a constant whose name ends in _HINT, or to an error's hint."""
     for node in ast.walk(tree):
         for target in node.targets if isinstance(node, ast.Assign) else []:
             pairs = [(target, node.value)]
@@ -69,8 +68,8 @@ def _assigned(tree: ast.AST, names: set[str]) -> Iterator[ast.expr]:
 
 
 def _says_nothing(value: ast.expr) -> bool:
-    """Whether the value is None, or a hint from another function or error, unchanged or in the words of the command
-    line."""
+    """Whether the value has no text of its own: it is None, or a hint from elsewhere, unchanged or reworded for the
+    command line."""
     if isinstance(value, ast.IfExp):
         return all(
             _says_nothing(one) and not _is_constant(one) for one in (value.body, value.orelse)
@@ -90,7 +89,7 @@ def _pattern(hint: str) -> str:
     value = ast.parse(hint, mode="eval").body
     parts = value.values if isinstance(value, ast.JoinedStr) else [value]
     assert all(isinstance(part, ast.Constant | ast.FormattedValue) for part in parts), (
-        "the source does not tell this hint: the case gives its text"
+        "the source does not contain the text of this hint, so the case must give it"
     )
     return "".join(
         re.escape(str(part.value)) if isinstance(part, ast.Constant) else ".+" for part in parts
@@ -117,8 +116,8 @@ def test_following_a_hint_works(
 def test_every_hint_has_a_case() -> None:
     found, cases = hints(), set(chain.from_iterable(MODULES))
     assert not (found - cases), "a new hint needs a case that follows it"
-    assert not (cases - found), "a hint that is gone, or has another text, needs no case"
+    assert not (cases - found), "remove the cases of hints that are gone or have another text"
 
 
-def test_every_hint_has_one_place_for_its_cases() -> None:
+def test_the_cases_of_a_hint_are_in_one_module() -> None:
     assert len(set(chain.from_iterable(MODULES))) == sum(map(len, MODULES))

@@ -46,8 +46,8 @@ def steps_of(data: Any, world_size: int, **options: Any) -> list[list[dict[str, 
     return [list(step) for step in zip(*ranks, strict=True)]
 
 
-def test_a_state_is_kept_where_as_many_steps_are_left_as_an_epoch_has(data: ps.Dataset) -> None:
-    """On more ranks a step has more records, so that the rest may have as many steps as all records."""
+def test_a_state_is_kept_if_the_rest_has_as_many_steps_as_an_epoch(data: ps.Dataset) -> None:
+    """With more ranks, a step has more records. So the rest of an epoch may have as many steps as a whole epoch."""
     first = loader_of(data)
     next(iter(first))
     state = first.state_dict()
@@ -200,14 +200,16 @@ def test_lengths_are_read_once_and_kept_in_the_index(
         scanned.clear()
 
 
-def test_an_index_of_a_changed_file_is_not_believed(tmp_path: Path) -> None:
+def test_lengths_in_the_index_of_a_changed_file_are_not_used(tmp_path: Path) -> None:
     for count in (30, 31):
         ds = written(tmp_path, [count % 7 + 1] * count)
         assert sum(len(batch["id"]) for batch in loader_of(ds)) == count
     assert {batch["tokens"].shape[1] for batch in loader_of(ds)} == {4}
 
 
-def test_views_and_several_datasets(tmp_path: Path, data: ps.Dataset, lengths: np.ndarray) -> None:
+def test_views_and_several_datasets_have_buckets(
+    tmp_path: Path, data: ps.Dataset, lengths: np.ndarray
+) -> None:
     view = data.filter("id >= 100")
     ids = [number for batch in loader_of(view) for number in batch["id"].tolist()]
     assert sorted(ids) == list(range(100, 500))

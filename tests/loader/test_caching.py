@@ -217,7 +217,7 @@ def test_a_damaged_copy_is_made_again(data: Path, tmp_path: Path, harm: str) -> 
     wait_until(lambda: one.cache.is_ready and path.exists() and path.read_bytes() == whole)
 
 
-def test_a_copy_cut_while_it_is_read_changes_nothing(data: Path, tmp_path: Path) -> None:
+def test_a_copy_truncated_while_it_is_read_changes_nothing(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     one = made(loader(data, folder))
     (path,) = [folder / name for name in os.listdir(folder) if not name.endswith(".penstock")]

@@ -44,7 +44,7 @@ def _encoded(kind: str, height: int, width: int, seed: int) -> bytes:
     exact=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_it_is_a_slice(
+def test_a_center_crop_without_resizing_is_a_slice(
     kind: str, size: int, fraction: float, longer: int, is_tall: bool, exact: bool, seed: int
 ) -> None:
     # The size to which the shorter side would be resized, rounded as users of torchvision do.

@@ -143,7 +143,7 @@ def test_labels_inside_lists_and_structs(tmp_path: Path) -> None:
     assert (caught.value.record, caught.value.field) == (1, "tags")
 
 
-def test_sets_laid_end_to_end_have_one_list(tmp_path: Path) -> None:
+def test_several_datasets_share_one_list_of_names(tmp_path: Path) -> None:
     ps.write({"label": labels(["z", "a"])}, tmp_path / "one.parquet")
     other = labels(["a", "b", "z"], pa.uint32(), pa.large_string())
     two = streamed(tmp_path / "two.arrows", pa.record_batch({"label": other}))
@@ -157,7 +157,7 @@ def test_a_function_of_decode_gets_the_loaders_numbers(tmp_path: Path) -> None:
     assert all_of(ps.Loader(ds, 2, decode=decode)) == WANTED
 
 
-def test_too_many_names_are_text(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_column_with_too_many_names_stays_text(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(class_names, "MOST_NAMES", 3)
     loader = ps.Loader(replaced(tmp_path / "a.arrows"), 9)
     assert next(iter(loader))["label"].tolist() == NAMES and loader.class_names == {}

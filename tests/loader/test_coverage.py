@@ -49,7 +49,7 @@ class Twisted:
 @pytest.mark.parametrize("uneven", ["wrap", "drop", "pad"])
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("position", [0, 80])
-def test_the_plan_says_what_loaders_of_all_ranks_deliver(
+def test_the_plan_equals_what_loaders_of_all_ranks_deliver(
     shards: Path, uneven: str, drop_last: bool, position: int
 ) -> None:
     given = {"uneven": uneven, "drop_last": drop_last}
@@ -90,7 +90,7 @@ def test_a_repeated_record_is_named_with_its_steps_and_ranks(shards: Path) -> No
         assert len(one.steps) == one.count == 2
 
 
-def test_an_order_that_loses_a_record_is_found_out(shards: Path) -> None:
+def test_an_order_that_loses_a_record_is_detected(shards: Path) -> None:
     report = ps.plan(loader(shards, order=Twisted()), audit=True)
     assert not report.ok
     assert report.coverage is not None

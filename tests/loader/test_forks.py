@@ -42,7 +42,7 @@ def fork_while_loading(source: str, forks: int) -> None:
     seen: list[int] = []
 
     def go_on() -> bool:
-        """The batches that follow, from a loader made here, and from the parent's loader reset to the same state."""
+        """Whether a new loader, and the parent's loader reset to the same state, give the expected batches."""
         state = loader.state_dict()
         other = ps.Loader(ds, 16, order=ORDER, threads=2)
         other.load_state_dict(state)
@@ -76,7 +76,7 @@ def test_a_thousand_forks(name: str, tmp_path: Path) -> None:
     fork_while_loading(write(name, tmp_path, COUNT), forks=1000 // len(CONTAINERS) + 1)
 
 
-def test_an_iterator_of_the_parent_says_that_it_cannot_go_on_in_a_child(tmp_path: Path) -> None:
+def test_an_iterator_of_the_parent_raises_an_error_in_a_child(tmp_path: Path) -> None:
     batches = iter(ps.Loader(ps.open(write("x.parquet", tmp_path, 100)), 16, threads=2))
     next(batches)
 
@@ -90,7 +90,7 @@ def test_an_iterator_of_the_parent_says_that_it_cannot_go_on_in_a_child(tmp_path
 
 
 class Held(LocalStorage):
-    """A source whose reads wait in the process that made it, so that locks are held when it forks."""
+    """A storage whose reads wait in the process that made it, so that this process holds locks when it forks."""
 
     def __init__(self) -> None:
         super().__init__()

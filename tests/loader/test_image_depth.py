@@ -84,7 +84,7 @@ def test_a_resize_in_16_bits_is_that_of_pillow() -> None:
         assert np.abs(found - expected).max() <= 2
 
 
-def test_bytes_as_uint16_are_spread_over_all_of_it() -> None:
+def test_8_bit_images_as_uint16_use_the_whole_range() -> None:
     data = [jpeg(picture(20, 30))]
     found = made(data, ps.Image(dtype="uint16"))
     assert found.dtype == np.uint16

@@ -44,7 +44,7 @@ ds = ps.open(sys.argv[1])
 
 WAITS = {
     "for a batch whose map sleeps": "next(iter(ps.Loader(ds, 4, map=slow, threads=3)))",
-    "for a batch whose decoding goes on": (
+    "for a batch whose decoding never ends": (
         "next(iter(ps.Loader(ds, 4, decode={'id': heavy}, threads=3)))"
     ),
     "in the loop's own work": """
@@ -87,7 +87,7 @@ def finish(process: subprocess.Popen[str], seconds: float) -> tuple[float, str]:
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        pytest.fail(f"still there after {seconds} s")
+        pytest.fail(f"still running after {seconds} s")
     return time.monotonic() - begun, said
 
 
@@ -118,7 +118,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("kind", list(ENDS))
-def test_a_program_ends_well_with_an_iterator_left_in_the_middle(kind: str, source: str) -> None:
+def test_a_program_ends_without_error_with_an_iterator_left_in_the_middle(
+    kind: str, source: str
+) -> None:
     """The interpreter kills threads that return after its end, and Rust would treat that as a fault."""
     for _ in range(3):
         process = child(f"{ENDS[kind]}\nnext(left)", source)
@@ -212,7 +214,7 @@ def test_errors_hold_no_memory(source: str) -> None:
 
 
 def test_the_first_batch_does_not_wait_for_others(source: str) -> None:
-    """The other batches may not be finished: each takes longer than the one before."""
+    """Every other batch takes at least a second, and the first one must come before that."""
     started = threading.Event()
 
     def slower(batch: dict[str, Any]) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def test_the_first_batch_does_not_wait_for_others(source: str) -> None:
 
 
 def _wait_for_threads() -> None:
-    """Threads that are in a function of the user are not waited for, and end after that function."""
+    """Wait until no thread is left. Closing an iterator does not wait for threads that run a function of the user."""
     until = time.monotonic() + 20
     while any(t.name.startswith("penstock-") for t in threading.enumerate()):
         assert time.monotonic() < until

@@ -86,7 +86,7 @@ def test_only_a_rewritten_file_is_read_again(paths: list[str], passes: list[list
     assert listed(paths) == ["e", "a", "c", "b", "d"] and len(passes) == 2
 
 
-def test_a_file_that_another_takes_the_place_of_is_read(
+def test_a_file_that_was_replaced_by_another_is_read_again(
     paths: list[str], tmp_path: Path, passes: list[list[int]]
 ) -> None:
     listed(paths)
@@ -97,7 +97,7 @@ def test_a_file_that_another_takes_the_place_of_is_read(
     assert passes == [[0, 1], [0]]
 
 
-def test_records_that_are_put_behind_a_file_are_read(
+def test_a_file_with_appended_records_is_read_again(
     tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])
@@ -143,9 +143,7 @@ def test_kept_names_that_are_not_lists_cause_another_pass(
     assert listed(path) == ["b", "a"] and passes == [[0]]
 
 
-def test_more_names_than_there_may_be_are_kept_as_too_many(
-    tmp_path: Path, passes: list[list[int]]
-) -> None:
+def test_that_a_column_has_too_many_names_is_kept(tmp_path: Path, passes: list[list[int]]) -> None:
     many = [f"{n:x}" for n in range(kept_classes.MOST_NAMES + 1)]
     paths = [
         written(tmp_path / f"{n}.parquet", names) for n, names in enumerate([["a"], many, ["b"]])
@@ -160,7 +158,7 @@ def test_more_names_than_there_may_be_are_kept_as_too_many(
     assert too_long == b"" and kept_classes.from_bytes(b" " * (17 << 20)) == {}
 
 
-def test_names_that_together_are_too_many_are_kept_of_each_file_that_was_read(
+def test_names_of_each_file_are_kept_even_if_all_files_together_have_too_many(
     tmp_path: Path, passes: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(class_names, "MOST_NAMES", 3)
@@ -179,7 +177,7 @@ def test_nothing_is_kept_if_no_index_is_allowed(tmp_path: Path, passes: list[lis
     assert not os.path.exists(sidecar.path_for(path, cache_folder()))
 
 
-def test_nothing_is_kept_of_skipped_records(tmp_path: Path, passes: list[list[int]]) -> None:
+def test_nothing_is_kept_if_records_were_skipped(tmp_path: Path, passes: list[list[int]]) -> None:
     path = Path(written(tmp_path / "a.tfrecord", ["bbbb", "aaaa", "cccc"]))
     data = path.read_bytes()
     place = os.stat(path)
@@ -202,7 +200,7 @@ def test_class_names_of_overlays_and_unverified_records_are_not_kept(
     assert len(passes) == 4 and classes_of(path) == {}
 
 
-def test_names_of_several_columns_and_parts_of_the_index_stay(
+def test_names_of_several_columns_are_kept_and_the_rest_of_the_index_stays(
     tmp_path: Path, passes: list[list[int]]
 ) -> None:
     parts = {"kind": pa.array(["x", "y"]).dictionary_encode()}
@@ -241,7 +239,7 @@ def test_opening_reads_no_class_names(paths: list[str], monkeypatch: pytest.Monk
     assert len(ps.open(paths)) == 6
 
 
-def test_a_separate_folder_stores_them_if_nothing_can_be_written_next_to_the_file(
+def test_names_are_kept_in_the_folder_given_as_index(
     tmp_path: Path, passes: list[list[int]]
 ) -> None:
     path = written(tmp_path / "a.tfrecord", ["b", "a"])

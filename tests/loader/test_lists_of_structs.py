@@ -94,7 +94,7 @@ def test_padded_fields(tmp_path: Path) -> None:
     assert found["at"]["x"].tolist() == [[10, 20], [0, 0], [30, 0]]
 
 
-def test_a_word_for_a_field_overrides_that_for_its_column(tmp_path: Path) -> None:
+def test_an_argument_for_a_field_overrides_that_for_its_column(tmp_path: Path) -> None:
     ds = opened(tmp_path)
     found = batch_of(ds, pad_to={"objects": 3, "objects.box": (2, 5)})
     assert found["label"].tolist() == [[1, 2, 0], [0, 0, 0], [3, 0, 0]]

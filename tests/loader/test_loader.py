@@ -93,7 +93,7 @@ def test_a_state_after_the_last_batch_is_the_next_epoch(numbers: Path) -> None:
     assert loader.state_dict() == state
 
 
-def test_set_epoch_keeps_what_a_state_said_of_it(numbers: Path) -> None:
+def test_set_epoch_keeps_the_position_in_the_epoch_of_a_loaded_state(numbers: Path) -> None:
     loader = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
     next(iter(loader))
     other = ps.Loader(ps.open(numbers), 64, order=ps.Shuffled(1))
@@ -127,7 +127,7 @@ def test_a_state_of_other_data_is_refused(numbers: Path, tmp_path: Path) -> None
         loader.load_state_dict([])  # pyright: ignore[reportArgumentType]
 
 
-def test_ranks_share_an_epoch_and_any_rank_takes_anys_state(numbers: Path) -> None:
+def test_ranks_share_an_epoch_and_any_rank_can_load_the_state_of_any(numbers: Path) -> None:
     def loader(rank: int, world_size: int) -> ps.Loader:
         order = ps.Shuffled(seed=5)
         return ps.Loader(ps.open(numbers), 10, order=order, rank=rank, world_size=world_size)
@@ -265,7 +265,7 @@ def test_stats_report_where_the_time_went(numbers: Path) -> None:
         ({"cache": "memory", "cache_bytes": -1}, ValueError),
     ],
 )
-def test_a_loader_refuses_what_makes_no_sense(
+def test_a_loader_refuses_invalid_arguments(
     numbers: Path, wrong: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -372,7 +372,7 @@ def test_padded_batches_are_full_even_if_records_are_damaged(threads: int, tmp_p
     one = ps.Loader(ds, 50, order=order, uneven="pad", columns=["text"])
     assert ps.audit(one).coverage.num_missing == 1  # pyright: ignore[reportOptionalMemberAccess]
     alone = ps.Loader(ds, 1, uneven="pad", columns=["text"], threads=threads)
-    assert len(list(alone)) == 49, "there is nothing that could stand for a whole batch"
+    assert len(list(alone)) == 49, "a batch is left out if its only record is damaged"
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     assert next(iter(ps.Loader(ds, 2, columns=["b"])))["b"].tolist() == [1, 2]
 
 
-def test_no_records_of_a_type_that_python_cannot_make(tmp_path: Path) -> None:
+def test_taking_no_records_works_for_a_type_that_python_cannot_make(tmp_path: Path) -> None:
     union = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2])] * 2)
     table = pa.table({"u": union})
     with pa.ipc.new_file(str(tmp_path / "union.arrow"), table.schema) as file:

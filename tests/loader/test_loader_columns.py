@@ -47,7 +47,7 @@ def lists(tmp_path_factory: pytest.TempPathFactory) -> ps.Dataset:
 
 
 def shown(column: Any, rule: str) -> list[list[int]]:
-    """The lists of a column, after a check of how they are kept."""
+    """Return the lists of a column, after a check that it follows the rule."""
     if rule == "offsets":
         values, offsets = column
         return [part.tolist() for part in np.split(values, offsets[1:-1])]
@@ -59,7 +59,7 @@ def shown(column: Any, rule: str) -> list[list[int]]:
 
 
 @given(rules=st.dictionaries(st.sampled_from(LISTS), st.sampled_from(["offsets", "pad", "list"])))
-def test_each_column_of_lists_has_the_rule_of_its_name(
+def test_each_column_of_lists_follows_the_rule_given_for_it(
     lists: ps.Dataset, rules: dict[str, Rule]
 ) -> None:
     rows = lists[:20].to_pylist()
@@ -74,7 +74,7 @@ def test_each_column_of_lists_has_the_rule_of_its_name(
             assert shown(batch[name], rule) == want
 
 
-def test_the_rule_of_a_column_yields_to_its_fixed_length_and_reaches_inside_structs(
+def test_a_fixed_length_overrides_a_rule_and_a_rule_applies_inside_structs(
     tmp_path: Path,
 ) -> None:
     ps.write({"a": [[1], [2, 3]], "s": [{"b": [4]}, {"b": [5, 6]}]}, tmp_path / "a.parquet")

@@ -24,8 +24,8 @@ from reading import run_python
 
 MIB = 1 << 20
 SLACK_MIB = 110
-"""What allocators keep beyond what a budget leaves for that. Measured, with 8 threads: 230 to 283 MiB
-with a budget of 256, 409 with 512, 143 to 155 with 1."""
+"""Memory that allocators may keep in addition to the budget. Peaks measured with 8 threads: 230 to 283 MiB with a
+budget of 256, 409 with 512, 143 to 155 with 1."""
 
 BUDGET = """
 import resource, sys, time
@@ -69,8 +69,8 @@ def test_memory_stays_within_the_budget(budget: int, large: str) -> None:
 
 
 def test_waiting_and_unfinished_batches_are_within_the_budget(tmp_path: Path) -> None:
-    """This counts the batches that the loop has not taken yet, so it does not depend on allocators: 100 KB for each
-    batch, and half of 2 MB for all of them."""
+    """The test counts the batches that the loop has not taken yet, so it does not depend on allocators. A batch has
+    100 KB, and half of the budget of 2 MB is for all such batches."""
     path = tmp_path / "rows.npz"
     ps.write({"id": np.arange(4000), "row": np.zeros((4000, 312))}, path)
     made = 0
@@ -90,9 +90,9 @@ def test_waiting_and_unfinished_batches_are_within_the_budget(tmp_path: Path) ->
         for taken in range(1, 40):
             next(batches)
             time.sleep(0.005)
-            assert made - taken <= 10, "more waits than fits"
+            assert made - taken <= 10, "more batches wait than fit"
         time.sleep(0.3)
-        assert made - taken >= 5, "there would be room for more"
+        assert made - taken >= 5, "there is room for at least five"
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -97,7 +97,7 @@ def test_windows_that_are_larger_than_the_memory_give_the_same(
     assert seen == expected(dataset, order)
 
 
-def test_windows_hold_their_part_of_the_memory(tmp_path: Path) -> None:
+def test_windows_stay_within_their_part_of_the_memory(tmp_path: Path) -> None:
     """One window has 80 MB. It begins with records of 100 bytes, which do not predict the size of the others."""
     path = tmp_path / "x.tfrecord"
     sizes = [100] * 1000 + [400_000] * 200

@@ -43,7 +43,7 @@ def loader_of(data: Any, world_size: int = 1, rank: int = 0, **options: Any) -> 
     done=st.integers(0, 3),
     epoch=st.integers(0, 2),
 )
-def test_the_plan_says_what_loaders_of_all_ranks_deliver(
+def test_the_plan_equals_what_loaders_of_all_ranks_deliver(
     data: ps.Dataset,
     world_size: int,
     batch_size: int,

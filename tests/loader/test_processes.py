@@ -38,7 +38,8 @@ def loader(data: Path, **more: Any) -> ps.Loader:
 
 @pytest.fixture(autouse=True)
 def threads_end_soon() -> Iterator[None]:
-    """If the loop is left while a thread starts a worker, that thread ends as soon as the worker has started."""
+    """Wait until no thread is left. If the loop is left while a thread starts a worker, that thread ends as soon as the
+    worker has started."""
     yield
     gc.collect()
     names = ("penstock-0", "penstock-1", "penstock-2", "penstock-3")
@@ -105,7 +106,7 @@ def test_an_error_that_cannot_be_pickled_keeps_its_message(data: Path) -> None:
         list(loader(data, map=functions.failing_oddly))
 
 
-def test_a_killed_worker_is_a_clear_error_and_replaced(data: Path) -> None:
+def test_a_killed_worker_raises_a_clear_error_and_is_replaced(data: Path) -> None:
     one = loader(data, order=ps.Sequential(), map=functions.killed)
     with pytest.raises(RuntimeError, match=r"worker process \d+ of map was ended by SIGKILL"):
         list(one)
@@ -229,7 +230,9 @@ def test_workers_end_immediately_in_the_middle_of_a_function(
         assert time.monotonic() - begun < 5
 
 
-def test_a_script_without_a_guard_gets_an_error_that_says_so(data: Path, tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_gets_an_error_that_names_the_guard(
+    data: Path, tmp_path: Path
+) -> None:
     script = tmp_path / "bare.py"
     script.write_text(
         "import penstock as ps\n"
@@ -243,7 +246,7 @@ def test_a_script_without_a_guard_gets_an_error_that_says_so(data: Path, tmp_pat
     assert 'needs if __name__ == "__main__"' in done.stderr
 
 
-def test_large_arrays_travel_whole(tmp_path: Path) -> None:
+def test_large_arrays_arrive_complete(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     rows = np.random.default_rng(0).random((64, 100_000), dtype=np.float32)
     np.save(path, rows)

@@ -69,7 +69,7 @@ def test_a_rank_without_the_number_of_ranks_is_refused(data: ps.Dataset) -> None
         ps.Loader(data, 5, rank=2, world_size=2)
 
 
-def test_a_loader_says_what_it_is(data: ps.Dataset) -> None:
+def test_the_repr_of_a_loader_shows_its_arguments(data: ps.Dataset) -> None:
     names = ", ".join(data.schema.names)
     loader = ps.Loader(data, 5, order=ps.Shuffled(seed=0))
     assert (

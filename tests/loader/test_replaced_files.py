@@ -69,7 +69,7 @@ def test_a_changed_file_is_an_error(name: str, change: Any, tmp_path: Path) -> N
             seen += ids_of(batch)
     assert caught.value.file == str(path)
     assert seen == expected[: len(seen)]
-    assert len(seen) <= 64 * 6, "what was made before the change, and no more"
+    assert len(seen) <= 64 * 6, "only batches that were made before the change"
     assert loader.state_dict()["position"] == len(seen)
 
 
@@ -88,7 +88,7 @@ def test_a_shard_that_is_changed_before_it_is_read_is_an_error(name: str, tmp_pa
         next(batches)
 
 
-def test_damage_passes_over_no_change(tmp_path: Path) -> None:
+def test_skipping_damage_does_not_skip_a_changed_file(tmp_path: Path) -> None:
     path = Path(write("stored.npz", tmp_path, COUNT))
     batches = iter(ps.Loader(ps.open(path, damage="skip"), 64, threads=0))
     next(batches)
@@ -148,7 +148,7 @@ def test_records_that_are_added_do_not_disturb_a_loader(name: str, tmp_path: Pat
     assert seen == ORDER.take(COUNT, 0, 0, COUNT).tolist()
 
 
-def test_a_touched_file_of_checked_records_is_read_on(tmp_path: Path) -> None:
+def test_reading_continues_if_only_the_times_of_a_file_change(tmp_path: Path) -> None:
     path = write("plain.tfrecord", tmp_path, COUNT)
     batches = iter(ps.Loader(ps.open(path), 64, threads=2, memory_bytes=1))
     seen = ids_of(next(batches))

@@ -187,15 +187,15 @@ def check_equal_steps(dataset: ps.Dataset, step: int, changes: list[Any]) -> Non
 def test_all_threads_and_ranks_have_the_same_state_and_continue_with_the_same_batches(
     dataset: ps.Dataset,
 ) -> None:
-    """The states of all 28 combinations are equal, so continuing from one is the same as continuing from any. Tested
-    are two whole steps and the uneven step before the end of the epoch."""
+    """The states of all 28 combinations are equal, so continuing from one is the same as continuing from any. The
+    test covers the last two whole steps of the epoch and the uneven step after them."""
     shifted = [*WAYS[9:], *WAYS[:9]]
     check_equal_steps(dataset, 39, list(zip(WAYS, shifted, strict=True)))
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("step", [0, 1, 17, 39, 40, 41])
-def test_all_changes_at_other_steps_to_the_end(dataset: ps.Dataset, step: int) -> None:
+def test_all_changes_of_threads_and_ranks_at_other_steps(dataset: ps.Dataset, step: int) -> None:
     check_equal_steps(dataset, step, list(itertools.product(WAYS, WAYS)))
 
 
@@ -254,7 +254,7 @@ def test_three_changes_in_one_epoch(dataset: ps.Dataset) -> None:
 # -- when the state is taken --------------------------------------------------------------------
 
 
-def test_a_state_before_any_batch_is_the_whole_epoch(dataset: ps.Dataset) -> None:
+def test_a_state_before_any_batch_is_the_start_of_the_epoch(dataset: ps.Dataset) -> None:
     loader = ps.Loader(dataset, 100, order=ORDER, epoch=3)
     state = loader.state_dict()
     assert (state["epoch"], state["position"]) == (3, 0)
@@ -266,7 +266,7 @@ def test_a_state_before_any_batch_is_the_whole_epoch(dataset: ps.Dataset) -> Non
     assert flat(batches_of(other)) == ORDER.take(COUNT, 3, 0, COUNT).tolist()
 
 
-def test_a_loaded_state_is_given_back_before_it_is_used(dataset: ps.Dataset) -> None:
+def test_a_loaded_state_is_returned_until_the_first_batch(dataset: ps.Dataset) -> None:
     loader = ps.Loader(dataset, 100, order=ORDER)
     batches_of(loader, 7)
     state = loader.state_dict()

@@ -108,7 +108,7 @@ def test_the_box_of_the_whole_image_becomes_the_whole_result(tmp_path: Path) -> 
         assert batch["boxes"][0].tolist() == [0, 0, width, height] * 4
 
 
-def test_a_box_outside_of_the_crop_keeps_its_row_without_area(tmp_path: Path) -> None:
+def test_a_box_outside_the_crop_stays_as_a_box_without_area(tmp_path: Path) -> None:
     boxes = [[[0.0, 0.0, 5.0, 5.0], [30.0, 20.0, 50.0, 40.0]]] * 4
     image: dict[str, Any] = {"size": 30, "crop": "center", "center_fraction": 0.5}
     batch = loaded(

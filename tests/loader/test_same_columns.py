@@ -122,7 +122,7 @@ def test_a_damaged_mask_is_damage_of_its_record(tmp_path: Path) -> None:
     assert "field mask" in loader.damage[0].reason
 
 
-def test_with_a_damaged_image_its_mask_goes_too(tmp_path: Path) -> None:
+def test_skipping_a_damaged_image_also_skips_its_mask(tmp_path: Path) -> None:
     images = [IMAGES[0], b"no image", IMAGES[1][:-200], IMAGES[2]]
     masks = [png(np.full((HEIGHT, WIDTH), n, np.uint8)) for n in range(4)]
     ps.write({"image": images, "mask": masks, "boxes": BOXES}, tmp_path / "d.parquet")

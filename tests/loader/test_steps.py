@@ -78,7 +78,7 @@ def test_continuing_with_other_ranks_and_batches_gives_the_same_sequence(
         assert end == plan.length
 
 
-def test_a_short_last_step_is_dealt_out_as_torch_does_it() -> None:
+def test_a_short_last_step_is_divided_as_torch_does_it() -> None:
     plan = EpochPlan(length=10, batch_size=4, world_size=4)
     assert [positions(plan, 0, 0, rank) for rank in range(4)] == [
         [0, 1, 2],
@@ -104,6 +104,6 @@ def test_a_padded_batch_is_full_and_marks_the_real_records() -> None:
         ({"uneven": "x"}, "uneven"),
     ],
 )
-def test_a_plan_refuses_what_makes_no_sense(wrong: dict[str, int], message: str) -> None:
+def test_a_plan_refuses_invalid_arguments(wrong: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         EpochPlan(**{"length": 1, "batch_size": 1, **wrong})

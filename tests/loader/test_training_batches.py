@@ -75,7 +75,7 @@ def test_a_batch_is_written_into_the_given_memory() -> None:
     assert not larger[[0, 4]].any()
 
 
-def test_room_that_does_not_fit_is_refused() -> None:
+def test_an_output_array_that_does_not_fit_is_refused() -> None:
     data = [jpeg(picture(70, 80))]
     for wrong in (np.empty((1, 64, 64, 3), np.int8), np.empty((2, 64, 64, 3), np.uint8)):
         with pytest.raises(ValueError, match="out must be uint8"):
@@ -153,7 +153,7 @@ def test_readable_parts_are_salvaged_and_reported() -> None:
         ps.decode_images(damaged_batch(), ps.Image(64), allow_damaged=True)
 
 
-def test_a_jpeg_cut_anywhere_is_damaged_whatever_its_crop() -> None:
+def test_a_jpeg_truncated_anywhere_is_damaged_whatever_its_crop() -> None:
     data = jpeg(picture(60, 60), subsampling="4:2:0")
     spec = ps.Image(8, crop="random", scale=(0.1, 0.1))
     cuts = [data[:length] for length in range(0, len(data), 7)] + [data[:-1], data[:-2]]
@@ -166,7 +166,7 @@ def test_bytes_after_the_end_of_a_jpeg_are_ignored() -> None:
     np.testing.assert_array_equal(made([data + b"\0\0\0"], RANDOM, 3), made([data], RANDOM, 3))
 
 
-def test_an_image_that_says_it_is_huge_is_refused_before_it_is_decoded() -> None:
+def test_an_image_that_claims_to_be_huge_is_refused_before_it_is_decoded() -> None:
     data = jpeg(picture(60, 60))
     with pytest.raises(ps.LimitError, match="image_pixels=100"):
         made([data], RANDOM, limits={"image_pixels": 100})

@@ -59,7 +59,7 @@ def written_out(width: int, height: int, key: int) -> tuple[float, float, float,
     return (width - wide) // 2, (height - high) // 2, wide, high, flip
 
 
-def test_random_crops_follow_the_law_as_it_is_written() -> None:
+def test_random_crops_follow_the_documented_rule() -> None:
     law = recipe()
     for width, height in ((500, 375), (64, 1000), (1000, 20), (3, 2)):
         for key in range(0, 2**64, 2**64 // 300):
@@ -137,7 +137,7 @@ def test_a_jpeg_decoded_at_a_part_of_its_size_is_near_the_exact_image() -> None:
             assert loss < 40, (size, crop, loss)
 
 
-def test_exact_is_decoding_whole_and_then_the_same_resize() -> None:
+def test_exact_decodes_the_whole_image_and_then_resizes_it() -> None:
     data = jpeg(picture(300, 400))
     whole = ps.decode_images([data])
     for size in (32, 224, (50, 300)):

@@ -64,7 +64,7 @@ def test_a_wrong_record_of_map_records_is_named(data: ps.Dataset, wrong: Any, me
     assert caught.value.__notes__ == ["raised in map_records= of a loader, for record 12"]
 
 
-def test_columns_of_a_map_keep_as_many_rows_as_each_other(tmp_path: Path) -> None:
+def test_columns_of_a_map_must_have_equally_many_rows(tmp_path: Path) -> None:
     rows = {"id": np.arange(30), "words": [[n] * (n % 3) for n in range(30)], "t": ["a"] * 30}
     ps.write(rows, tmp_path / "a.parquet")
 
@@ -97,7 +97,7 @@ def test_columns_of_a_map_keep_as_many_rows_as_each_other(tmp_path: Path) -> Non
         lambda batch: batch["id"][:2],
     ],
 )
-def test_a_map_may_change_rows_in_all_columns_and_add_what_it_likes(
+def test_a_map_may_change_the_rows_of_all_columns_and_add_columns(
     tmp_path: Path, function: Any
 ) -> None:
     ps.write({"id": np.arange(30), "score": np.arange(30)}, tmp_path / "a.parquet")

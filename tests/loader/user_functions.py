@@ -36,7 +36,7 @@ def failing(batch: Batch) -> Batch:
 
 
 def failing_at_14(batch: Batch) -> Batch:
-    """For a batch or one record."""
+    """Fail for record 14, in a batch or alone."""
     if 14 in np.atleast_1d(batch["id"]):
         raise KeyError("caption")
     return batch

@@ -138,7 +138,7 @@ def test_files_that_share_a_field_are_one_dataset(tmp_path: Path, ending: str) -
     assert len(list(ps.open(tmp_path, columns=["a"], index="never").scan())) > 0
 
 
-def test_a_missing_field_that_is_read_alone_is_not_another_dataset(tmp_path: Path) -> None:
+def test_a_file_that_lacks_the_only_field_read_still_belongs_to_the_dataset(tmp_path: Path) -> None:
     ps.write({"a": [1] * 3000, "id": [1] * 3000}, tmp_path / "0.tfrecord")
     ps.write({"id": [2] * 3000}, tmp_path / "1.tfrecord")
     found = pa.table(ps.open(tmp_path, columns=["a"]))

@@ -143,7 +143,7 @@ def test_a_group_needs_one_size() -> None:
         tf.data.Dataset.range(3).group_by_window(lambda x: x, lambda k, w: w)
 
 
-def test_places_and_strides_are_tensorflows() -> None:
+def test_gathering_slicing_and_ranges_match_tensorflow() -> None:
     def found(t: Any) -> list[Any]:
         cube = t.reshape(t.range(24), [2, 3, 4])
         return [
@@ -170,7 +170,7 @@ def test_places_and_strides_are_tensorflows() -> None:
 
 
 @pytest.mark.parametrize("program", [lambda t: t.gather_nd([1], [[3]]), lambda t: t.range(3, 0)])
-def test_places_that_are_not_there_are_refused(program: Any) -> None:
+def test_impossible_indices_and_ranges_are_refused(program: Any) -> None:
     for t in (tf, tensorflow):
         with pytest.raises(t.errors.InvalidArgumentError):
             program(t)
@@ -238,7 +238,7 @@ WAYS: dict[str, Any] = {
         tf.train.Example().SerializeToString()
     ),
     "tf.io.matching_files": tf.io.matching_files,
-    "import keras, and keras instead of tf.keras: its fit takes datasets of penstock.tf": lambda p: (
+    "import keras, and write keras instead of tf.keras: the fit of keras takes datasets of penstock.tf": lambda p: (
         importlib.util.find_spec("keras") or pytest.skip("there is no Keras")
     ),
     "numpy.linalg, which takes tensors of penstock.tf": lambda p: np.linalg.qr(tf.ones([2, 2])),
@@ -281,7 +281,7 @@ def test_a_function_of_numpy_that_an_error_names_exists(symbol: str) -> None:
 
 
 def test_keras_says_which_line_to_change() -> None:
-    with pytest.raises(AttributeError, match=r"import keras, and keras instead of tf\.keras"):
+    with pytest.raises(AttributeError, match=r"import keras, and write keras instead of tf\.keras"):
         tf.keras.layers.Dense(1)
 
 

@@ -135,7 +135,7 @@ def test_conversions_into_two_targets_of_a_folder_run_in_parallel(tmp_path: Path
     ]
 
 
-def test_a_folder_is_a_target_of_one_conversion_as_well(tmp_path: Path) -> None:
+def test_only_one_conversion_at_a_time_may_write_into_a_folder(tmp_path: Path) -> None:
     source, out = source_of(tmp_path), f"{tmp_path}/out/"
     with (
         waiting(source, out, {"format": "parquet"}),
@@ -165,7 +165,7 @@ NAMES = ["o.tfrecord", "o-{shard:03d}.tfrecord"]
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("calls", [1, 2, 7, -1])
-def test_shards_by_bytes_get_all_their_names_after_a_kill_between_two(
+def test_shards_by_bytes_get_all_their_names_after_a_kill_between_two_renames(
     tmp_path: Path, name: str, calls: int
 ) -> None:
     source, whole, cut = source_of(tmp_path), tmp_path / "whole", tmp_path / "cut"

@@ -22,7 +22,7 @@ from reading import SHARED
 
 GOLDEN = SHARED / "specs" / "golden" / "tfrecord"
 
-# The expected result for each of TensorFlow's files: kinds of findings, good records, lost records.
+# The expected result for each of TensorFlow's files: the kinds of findings, and the number of good records.
 EXPECTED: dict[str, tuple[list[str], int]] = {
     "bad_data_crc.tfrecord": (["data_checksum"], 4),
     "bad_gzip_crc.tfrecord.gz": (["compression_checksum"], 5),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cache
 from numbers import Real
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -18,7 +19,8 @@ T = TypeVar("T")
 
 
 def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
-    """Build a format's options dataclass. Raises TypeError for an unknown option or a value of a wrong type."""
+    """Build a format's options dataclass. Raises TypeError for an unknown option or a value of a wrong type, and
+    ValueError for a value that is not one of the choices of a `Literal`."""
     assert is_dataclass(kind)
     known = [f.name for f in fields(kind)]
     values: dict[str, Any] = {}
@@ -27,35 +29,65 @@ def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
             listed = ", ".join(known) if known else "none"
             raise TypeError(f"{format_name} has no option {name!r}; its options: {listed}")
         types = _types_of(kind).get(name, ())
-        values[name] = _value_of(value, types, f"{format_name}: option {name}")
+        values[name] = _value_of(value, types, format_name, name)
     return kind(**values)
 
 
 @cache
 def _types_of(kind: type) -> dict[str, tuple[Any, ...]]:
-    """The allowed types of each option's value, from its annotation. Empty for types outside `_VALUES`, which formats
-    of other packages may use."""
+    """The allowed types of each option's value, from its annotation. Empty for types that are not checked, which
+    formats of other packages may use."""
+    names: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        names |= vars(sys.modules.get(base.__module__, object))
     found: dict[str, tuple[Any, ...]] = {}
-    try:
-        hints = get_type_hints(kind)
-    except NameError:
-        return found  # an annotation uses a name that is imported only for type checkers
-    for name, type_ in hints.items():
+    for option in fields(kind):
+        holder = SimpleNamespace(__annotations__={option.name: option.type})
+        try:
+            type_ = get_type_hints(holder, names)[option.name]
+        except NameError:
+            continue  # the annotation uses a name that is imported only for type checkers
         types = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
-        origins = tuple(get_origin(one) or one for one in types)
-        found[name] = origins if set(origins) <= _VALUES.keys() else ()
+        found[option.name] = types if all(map(_is_checked, types)) else ()
     return found
 
 
-def _value_of(value: Any, types: tuple[Any, ...], option: str) -> Any:
+def _is_checked(type_: Any) -> bool:
+    return get_origin(type_) is Literal or type_ in _VALUES
+
+
+def _value_of(value: Any, types: tuple[Any, ...], format_name: str, name: str) -> Any:
     """Convert an option's value to a built-in type: NumPy numbers to Python numbers, paths to text."""
     if not types:
         return value
     for type_ in types:
         with suppress(TypeError):
-            return _VALUES[type_][1](value)
-    expected = " or ".join(_VALUES[type_][0] for type_ in types)
-    raise TypeError(f"{option} is {expected}, not {value!r}")
+            return _converted(value, type_)
+    choices = [choice for type_ in types for choice in _choices(type_)]
+    if type(value) in {type(choice) for choice in choices}:  # a word, but an unknown one
+        known = ", ".join(_described(type_, ", ") for type_ in types)
+        raise ValueError(f"{format_name}: unknown {name} {value!r}; known: {known}")
+    expected = " or ".join(_described(type_, " or ") for type_ in types)
+    raise TypeError(f"{format_name}: option {name} is {expected}, not {value!r}")
+
+
+def _choices(type_: Any) -> tuple[Any, ...]:
+    return get_args(type_) if get_origin(type_) is Literal else ()
+
+
+def _described(type_: Any, between: str) -> str:
+    return between.join(map(repr, _choices(type_))) or _VALUES[type_][0]
+
+
+def _converted(value: Any, type_: Any) -> Any:
+    """Raises TypeError if the value is not of the type."""
+    if get_origin(type_) is not Literal:
+        return _VALUES[type_][1](value)
+    for choice in _choices(type_):
+        with suppress(TypeError):
+            if _VALUES[type(choice)][1](value) == choice:
+                return choice
+    raise TypeError
 
 
 def _none(value: Any) -> None:
@@ -105,8 +137,7 @@ _VALUES: dict[Any, tuple[str, Callable[[Any], Any]]] = {
     int: ("a whole number", _whole),
     float: ("a number", _real),
     str: ("text", _text),
-    Literal: ("text", _text),  # the format itself checks which words are allowed
-    Sequence: ("a list of names", _names),
-    dict: ("a mapping of names to text", _texts),
+    Sequence[str]: ("a list of names", _names),
+    dict[str, str]: ("a mapping of names to text", _texts),
 }
 """For each type, its name and a function that converts a value to it or raises TypeError."""

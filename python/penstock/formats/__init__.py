@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -60,22 +60,23 @@ def _formats() -> list[Format]:
     known: list[Format] | None = globals().get("FORMATS")
     if known is None:
         known = list(_own())
-        known += _installed()
+        _add_installed(known)
         globals()["FORMATS"] = known
     return known
 
 
-def _installed() -> Iterator[Format]:
-    """Yield the formats of other packages. If one cannot be loaded, warn and skip it, so that other files still
+def _add_installed(known: list[Format]) -> None:
+    """Add the formats of other packages. If one cannot be loaded, warn and skip it, so that other files still
     open."""
     for entry in entry_points(group=GROUP):
         try:
             fmt = _loaded(entry)
+            _check_free(fmt, known)
         except Exception as error:  # noqa: BLE001  the code of another package
             message = f"the format {entry.name!r} of {entry.value!r} cannot be loaded: {error}"
             warnings.warn(message, stacklevel=2)
         else:
-            yield fmt
+            known.append(fmt)
 
 
 def _loaded(entry: EntryPoint) -> Format:
@@ -83,9 +84,28 @@ def _loaded(entry: EntryPoint) -> Format:
     fmt = found() if isinstance(found, type) else found
     if not isinstance(fmt, Format):
         raise TypeError(f"it is {fmt!r}, not a penstock.contract.format.Format")
-    if any(own.info.name == fmt.info.name for own in _own()):
-        raise ValueError(f"penstock has a format {fmt.info.name!r} itself")
     return fmt
+
+
+def _check_free(fmt: Format, known: Iterable[Format]) -> None:
+    """Raise ValueError if another format has the name of a format, or one of its extensions."""
+    for other in known:
+        if other.info.name == fmt.info.name:
+            raise ValueError(
+                f"{_origin(fmt)} and {_origin(other)} both have a format {fmt.info.name!r}; choose "
+                "another name"
+            )
+        for ending in fmt.info.extensions:
+            if ending in other.info.extensions:
+                raise ValueError(
+                    f"the format {fmt.info.name!r} of {_origin(fmt)} and {other.info.name!r} of "
+                    f"{_origin(other)} both have the extension {ending!r}; choose another extension"
+                )
+
+
+def _origin(fmt: Format) -> str:
+    """The class of a format, or "penstock" for its own formats."""
+    return "penstock" if fmt in _own() else ".".join(_class(fmt))
 
 
 _PACKED = {
@@ -103,24 +123,31 @@ _GZIP_OR_ZLIB = zlib.MAX_WBITS | 32
 
 
 def register(fmt: Format) -> None:
-    """Add a format of another package, so that this process can open and write its files. It replaces a format
-    registered earlier under the same name.
+    """Add a format of another package, so that this process can open and write its files. It replaces a format of the
+    same class, so a notebook cell or a module can register its format again.
 
     Raises:
-        ValueError: penstock itself has a format of this name.
+        ValueError: another format has this name, or one of these extensions.
 
     Example:
         >>> from penstock import formats
-        >>> formats.register(formats.FORMATS[0])
+        >>> from penstock.formats.npy.format import NpyFormat
+        >>> class Other(NpyFormat):
+        ...     pass
+        >>> formats.register(Other())
         Traceback (most recent call last):
             ...
-        ValueError: penstock has a format 'tfrecord' itself; choose another name
+        ValueError: __main__.Other and penstock both have a format 'npy'; choose another name
     """
-    name = fmt.info.name
-    if any(own.info.name == name for own in _own()):
-        raise ValueError(f"penstock has a format {name!r} itself; choose another name")
     known = _formats()
-    known[:] = [*(other for other in known if other.info.name != name), fmt]
+    others = [other for other in known if other in _own() or _class(other) != _class(fmt)]
+    _check_free(fmt, others)
+    known[:] = [*others, fmt]
+
+
+def _class(fmt: Format) -> tuple[str, str]:
+    """The name of a format's class, which stays the same when its module is loaded again."""
+    return type(fmt).__module__, type(fmt).__qualname__
 
 
 def load() -> None:

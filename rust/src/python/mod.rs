@@ -48,8 +48,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn keep_memory_for_a_while() {
     const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
     const USUAL_MS: std::ffi::c_long = 10;
-    // SAFETY: options may be read and set at any time. A value other than the default was set by
-    // the user in the environment (or means that the option has a different number).
+    // SAFETY: options may be read and set at any time. If the value is not the default, the user has
+    // set it in the environment, or 15 is the number of another option in this release of mimalloc.
+    // In both cases it stays as it is.
     unsafe {
         if libmimalloc_sys::mi_option_get(PURGE_DELAY) == USUAL_MS {
             libmimalloc_sys::mi_option_set(PURGE_DELAY, 250);

@@ -16,9 +16,10 @@ use crate::kernels::encode_examples::Encoder;
 use crate::kernels::splice_fields::{self as kernel, Edit};
 use crate::wire::{Fault, FaultKind};
 
-/// Change the fields of records: (the new frames, how many records had each name of `drop` and then of
-/// `rename`). `fields` has a row for each record, and its columns are appended. `verify` verifies all old
-/// payloads; without it, damage stays detectable in the new frames.
+/// Change the fields of records. Returns the new frames, and a list with the number of records that had
+/// each name: first the names of `drop`, then those of `rename`. `fields` has a row for each record, and
+/// its columns are appended. `verify` verifies all old payloads; without it, damage stays detectable in
+/// the new frames.
 #[pyfunction]
 #[pyo3(signature = (
     frames, fields = None, kind = "example", *, drop = Vec::new(), rename = Vec::new(),

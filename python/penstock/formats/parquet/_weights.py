@@ -193,8 +193,9 @@ def rows_of(
     texts_bytes = 0
     if has_few_bytes and any(one.longest * one.num_values > BATCH_BYTES for one in found):
         texts_bytes = _texts_bytes(found, dictionaries)
-    # If the footer states a plausible size, row groups are already split by it, so pages may take a
-    # few times as much as a batch.
+    # If the size in the footer is plausible, `_plan` in format.py has already split the row group by
+    # that size. Then row groups of up to four times BATCH_BYTES (without long dictionary values) are
+    # decoded without a further split.
     is_known = pages_bytes <= 2 * footer_bytes
     num_bytes = max(texts_bytes + (values_bytes // 4 if is_known else 2 * values_bytes), 1)
     step = rows if num_bytes <= BATCH_BYTES else max(1, rows * BATCH_BYTES // num_bytes)

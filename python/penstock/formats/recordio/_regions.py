@@ -73,7 +73,7 @@ def index_line(source: Source, record: int, options: Options) -> Iterator[Region
     if beside is None:
         return
     try:
-        # Of a longer index, only the first `footer_bytes` bytes are read.
+        # Of an index longer than `footer_bytes`, only the first `footer_bytes` bytes are read.
         data = beside.read(0, min(beside.size, options.limits.footer_bytes)).to_bytes()
     finally:
         beside.close()

@@ -4,7 +4,6 @@ number of threads, or on how the records are split into batches."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 
@@ -22,7 +21,7 @@ from penstock.storage.base import Sink
 class TFRecordWriteOptions:
     """Options for writing TFRecord files."""
 
-    compression: Literal["gzip", "zlib"] | None = None
+    compression: str | None = None
     level: int = 6
     """1 (fastest) to 9 (smallest)."""
     member_bytes: int = 256 * KIB
