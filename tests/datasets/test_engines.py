@@ -32,13 +32,16 @@ def data(request: pytest.FixtureRequest, tmp_path: Path) -> ps.Dataset:
 @pytest.fixture
 def columns_read(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     read: list[Any] = []
-    scan = ps.Dataset.scan
+    for name in ("scan", "cautious_scan"):
+        scan = getattr(ps.Dataset, name)
 
-    def noted(self: ps.Dataset, columns: Any = None, *rest: Any, **more: Any) -> Any:
-        read.append(columns)
-        return scan(self, columns, *rest, **more)
+        def noted(
+            self: ps.Dataset, columns: Any = None, *rest: Any, scan: Any = scan, **more: Any
+        ) -> Any:
+            read.append(columns)
+            return scan(self, columns, *rest, **more)
 
-    monkeypatch.setattr(ps.Dataset, "scan", noted)
+        monkeypatch.setattr(ps.Dataset, name, noted)
     return read
 
 
@@ -132,3 +135,23 @@ def test_bytes_read(tmp_path: Path) -> None:
         assert share_of(ending, lambda ds: list(ds.scan())) > 0.9
     assert share_of("tfrecord", lambda ds: ds.count()) < 0.1
     assert share_of("parquet", lambda ds: ds.count()) < 0.1
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux counts the bytes that a process reads"
+)
+def test_a_limit_stops_reading_early(tmp_path: Path) -> None:
+    """The first records of 24 MB take at most two chunks of 2 MB, and some of a third."""
+    table = pa.table({"id": np.arange(1200), "blob": [bytes(10_000)] * 1200})
+    for number in range(2):
+        ps.write(table, tmp_path / f"{number}.tfrecord")
+
+    def read_by(query: Any) -> int:
+        query(ps.open(tmp_path))  # imported modules are read, too
+        before = int(Path("/proc/self/io").read_text().split()[1])
+        assert len(query(ps.open(tmp_path))) == 5
+        return int(Path("/proc/self/io").read_text().split()[1]) - before
+
+    assert read_by(lambda ds: ds.lazy().select("id").head(5).collect()) < 7_000_000
+    assert read_by(lambda ds: ds.to_table(columns=["id"], limit=5)) < 7_000_000
+    assert read_by(lambda ds: ds.to_table(columns=["id"], where="id > 3", limit=5)) < 7_000_000

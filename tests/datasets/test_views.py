@@ -234,3 +234,23 @@ def test_row_groups_are_skipped_by_their_statistics(
     )
     assert parquet.count(where) == num_records
     assert len(decoded) == num_groups
+
+
+def test_a_function_reads_only_the_columns_that_are_named(tmp_path: Path) -> None:
+    ds = opened(tmp_path, "parquet")
+    seen: list[list[str]] = []
+
+    def is_three(batch: pa.RecordBatch) -> np.ndarray:
+        seen.append(batch.schema.names)
+        return batch["label"].to_numpy() == 3
+
+    wanted = ds.filter("label == 3").to_table(columns=["id"])
+    view = ds.filter(is_three, reads=["label"])
+    assert view.to_table(columns=["id"]) == wanted
+    assert ds.to_table(columns=["id"], where=is_three, reads=["label"]) == wanted
+    assert ds.count(is_three, reads=["label"]) == len(view) == len(wanted)
+    assert set(map(tuple, seen)) == {("id", "label"), ("label",)}
+    with pytest.raises(ps.SchemaError, match="no such column"):
+        ds.filter(is_three, reads=["labels"])
+    with pytest.raises(TypeError, match="list of names"):
+        ds.filter(is_three, reads="label")

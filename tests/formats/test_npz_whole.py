@@ -121,3 +121,12 @@ def test_damage_is_found(source: str, tmp_path: Path) -> None:
         list(ps.open(source, record="file"))
     assert caught.value.file == str(path)
     assert not ps.verify(source, record="file").ok
+
+
+def test_an_error_shows_the_value_types_of_two_files(tmp_path: Path) -> None:
+    for name, kind in (("a", np.float32), ("b", np.float64)):
+        np.savez(tmp_path / f"{name}.npz", x=np.zeros((2, 3), kind))
+    with pytest.raises(ps.SchemaError, match="would be rounded") as raised:
+        ps.open(tmp_path / "*.npz", record="file").to_table()
+    assert "value_type=float," in str(raised.value.expected)
+    assert "value_type=double," in str(raised.value.found)

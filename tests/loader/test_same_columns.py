@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pictures import jpeg, picture
+from PIL import Image
 from same_records import BOXES, HEIGHT, IMAGES, WIDTH, drawn, png
 
 import penstock as ps
@@ -24,6 +26,7 @@ import penstock as ps
         ({"label": "xyxy"}, "lists of 4 numbers"),
         ({"three": "xyxy"}, "lists of 4 numbers"),
         ({"objects.mask": "nearest"}, "whole columns"),
+        ({"ols.xyxy": "xyxy"}, "not from lists of structs"),
     ],
     ids=str,
 )
@@ -36,6 +39,7 @@ def test_columns_that_cannot_be_joined_are_refused_immediately(
         "label": [1, 2, 3, 4],
         "three": np.zeros((4, 2, 3)),
         "objects": [{"mask": b""}] * 4,
+        "ols": [[{"xyxy": [1.0, 2.0, 3.0, 4.0], "c": 1}]] * 4,
     }
     ps.write(columns, tmp_path / "d.parquet")
     with pytest.raises(ps.SchemaError, match=says):
@@ -128,3 +132,28 @@ def test_skipping_a_damaged_image_also_skips_its_mask(tmp_path: Path) -> None:
         batch = next(iter(ps.Loader(ds, 4, decode={"image": image})))
         assert [mask[0, 0] for mask in batch["mask"]] == [0, 3]
         assert len(batch["boxes"][2]) == 3
+
+
+def test_a_picture_of_16_bits_keeps_them_only_in_its_own_entry(tmp_path: Path) -> None:
+    """Two images of one size get the same crop and flip from equal settings."""
+    pixels = np.random.default_rng(3).integers(0, 256, (6, 40, 50), np.uint8)
+    main = [encoded(one) for one in pixels]
+    deep = [encoded(one.astype(np.uint16) * 257) for one in pixels]
+    ps.write({"image": main, "depth": deep}, tmp_path / "s.parquet")
+    ds = ps.open(tmp_path / "s.parquet")
+    how: dict[str, Any] = {"crop": "random", "flip": True}
+    order = ps.Shuffled(seed=2)
+
+    joined = ps.Image(16, same={"depth": "image"}, **how)
+    with pytest.raises(ps.SchemaError, match=r"(?s)depth.*own entry in decode"):
+        next(iter(ps.Loader(ds, 6, order=order, decode={"image": joined})))
+    both = {"image": ps.Image(16, **how), "depth": ps.Image(16, dtype="uint16", **how)}
+    batch = next(iter(ps.Loader(ds, 6, order=order, decode=both)))
+    assert batch["depth"].dtype == np.uint16
+    assert np.abs(batch["depth"] / 257 - batch["image"]).max() <= 1
+
+
+def encoded(pixels: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "png")
+    return out.getvalue()

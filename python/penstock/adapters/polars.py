@@ -27,7 +27,7 @@ def _frames(
     with_columns: list[str] | None,
     predicate: pl.Expr | None,
     n_rows: int | None,
-    batch_size: int | None,
+    batch_size: int | None,  # noqa: ARG001  polars passes it
 ) -> Iterator[pl.DataFrame]:
     """Yield the records of a query.
 
@@ -36,15 +36,13 @@ def _frames(
         with_columns: the columns that the query uses; None for all.
         predicate: only records for which this holds.
         n_rows: the most records to read, before `predicate`.
-        batch_size: the records of each frame; None leaves that to the reader.
+        batch_size: not used. It is a hint, and to collect that many records would read far more than `head` needs.
     """
     wanted = dataset.schema.names if with_columns is None else with_columns
     reads = [] if predicate is None else predicate.meta.root_names()
     columns = list(dict.fromkeys([*wanted, *reads]))
-    # Several threads would read far ahead, which is wasted work if few records are wanted.
-    threads = None if n_rows is None else 1
     left = n_rows
-    for batch in dataset.scan(columns, batch_size, threads):
+    for batch in dataset.cautious_scan(columns):
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows

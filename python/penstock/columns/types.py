@@ -96,6 +96,10 @@ class VariableShapeTensorType(pa.ExtensionType):
     def __hash__(self) -> int:
         return hash((self.extension_name, self.storage_type))
 
+    def __str__(self) -> str:
+        # Arrow's own text has only the name of this class, so errors would show two types as the same.
+        return f"extension<{self.extension_name}[value_type={self.value_type}, ndim={self.num_dimensions}]>"
+
     def __arrow_ext_serialize__(self) -> bytes:
         return b"{}"  # pyarrow reads it as JSON
 

@@ -20,7 +20,7 @@ from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
 from penstock.datasets._opened import Opened, Skipped
 from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
-from penstock.datasets.scan import scan
+from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.take import take
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError
 from penstock.limits import checked_count
@@ -173,6 +173,7 @@ class Dataset(Opened):
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         limit: int | None = None,
+        reads: Sequence[str] | None = None,
     ) -> pa.Table:
         """Return records as one Arrow table in memory.
 
@@ -180,15 +181,15 @@ class Dataset(Opened):
             columns: the names of the wanted columns; None for all.
             where: only records for which this holds; see `filter`.
             limit: the most records; the rest is not read.
+            reads: the columns that a function or an expression in `where` reads; None for all.
         """
         if limit is not None:
             limit = checked_count("limit", limit, 0)
-        view = self if where is None else self.filter(where)
-        # Several threads would read far ahead, which is wasted work if few records are wanted.
-        threads = 1 if limit is not None and where is None else None
+        view = self if where is None else self.filter(where, reads)
         batches: list[pa.RecordBatch] = []
         left = limit
-        for batch in view.scan(columns, threads=threads) if left != 0 else ():
+        found = view.scan(columns) if limit is None else view.cautious_scan(columns)
+        for batch in found if left != 0 else ():
             batches.append(batch if left is None else batch.slice(0, left))
             left = None if left is None else left - batches[-1].num_rows
             if left == 0:
@@ -196,19 +197,19 @@ class Dataset(Opened):
         schema = self.schema if columns is None else pa.schema(map(self.schema.field, columns))
         return pa.Table.from_batches(batches, schema if schema.names else None)
 
-    def count(self, where: Where | None = None) -> int:
-        """Return the number of records, or of those for which a condition holds. Without a condition this reads only
-        the index or the header; with one, only the columns that the condition names."""
+    def count(self, where: Where | None = None, reads: Sequence[str] | None = None) -> int:
+        """Return the number of records, or of those for which a condition holds; see `filter`. Without a condition this
+        reads only the index or the header; with one, only the columns that the condition names."""
         if where is None:
             return len(self)
-        return sum(batch.num_rows for batch in self.filter(where).scan(columns=[]))
+        return sum(batch.num_rows for batch in self.filter(where, reads).scan(columns=[]))
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """Return the same records with only these columns, in this order. Nothing is read or copied."""
         call = {**self._call, "columns": self._projection(columns)}
         return Dataset(call, self._files, self._skipped, Skipped(self._regions))
 
-    def filter(self, where: Where) -> Dataset:
+    def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
         view is read: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
         file exclude. `len`, access by number and a loader first need one pass over the condition's columns.
@@ -216,10 +217,11 @@ class Dataset(Opened):
         Args:
             where: a text such as `label == 3 and len(tokens) > 10` (docs/guide/conditions.md), a pyarrow.compute
                 expression, or a function that takes a RecordBatch and returns bool[num_rows].
+            reads: the columns that a function or an expression reads; None for all. A function may get more.
 
         Raises:
             ValueError: the text is not a condition.
-            SchemaError: it names an unknown column.
+            SchemaError: it, or `reads`, names an unknown column.
 
         Example:
             >>> import penstock as ps
@@ -227,7 +229,11 @@ class Dataset(Opened):
             >>> ps.open("numbers.tfrecord").filter("id >= 2").to_table().to_pydict()
             {'id': [2, 3]}
         """
-        return self.view(ByCondition(where, self.schema.names))
+        check_are_names(reads)
+        for name in reads or ():
+            self._check_column(name)
+        listed = None if reads is None else list(reads)
+        return self.view(ByCondition(where, self.schema.names, listed))
 
     def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
         """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
@@ -371,6 +377,10 @@ class Dataset(Opened):
             raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
 
     # -- for the verbs --------------------------------------------------------------------------
+
+    def cautious_scan(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """`scan`, for a caller that may stop after a few records: at first nothing is read ahead."""
+        return cautious_scan(self, self._projection(columns))
 
     def complete(self) -> Dataset:
         """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share

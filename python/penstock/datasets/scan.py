@@ -15,6 +15,7 @@ from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Str
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
+from penstock.tuned import BUDGET_BYTES
 
 Task = tuple[int, Reader, Stretch | Callable[[], Sequence[Stretch]]]
 """A stretch of a shard (a chunk or a skipped region), or a function that finds the next stretches."""
@@ -32,14 +33,20 @@ def scan(
     dataset: Opened, columns: Sequence[str] | None, batch_records: int | None, threads: int | None
 ) -> Iterator[pa.RecordBatch]:
     """See Dataset.scan."""
-    batches = _chunk_batches(dataset, columns, threads)
+    batches = _chunk_batches(dataset, columns, threads, is_cautious=False)
     return batches if batch_records is None else rebatch(batches, batch_records)
 
 
+def cautious_scan(dataset: Opened, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    """Yield all records, for a caller that may stop after a few. What is read ahead grows with what was taken."""
+    return _chunk_batches(dataset, columns, None, is_cautious=True)
+
+
 def _chunk_batches(
-    dataset: Opened, columns: Sequence[str] | None, threads: int | None
+    dataset: Opened, columns: Sequence[str] | None, threads: int | None, *, is_cautious: bool
 ) -> Iterator[pa.RecordBatch]:
-    for _, batch in shard_batches(dataset, columns, threads):
+    reading = _Scan(dataset, columns, threads, dataset.add_skipped, is_cautious=is_cautious)
+    for _, batch in reading.batches(range(len(dataset.paths))):
         yield batch
 
 
@@ -64,9 +71,13 @@ class _Scan:
         columns: Sequence[str] | None,
         threads: int | None,
         skipped: Callable[[SkippedRegion], None],
+        *,
+        is_cautious: bool = False,
     ) -> None:
         self._dataset = dataset
         self._columns = columns
+        self._is_cautious = is_cautious
+        self._taken_bytes = 0
         self._skipped = skipped
         self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
@@ -93,16 +104,24 @@ class _Scan:
     ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
-        found = in_order(streams, self._done, _held_bytes, threads)
+        budget = self._budget if self._is_cautious else BUDGET_BYTES
+        found = in_order(streams, self._done, _held_bytes, threads, budget)
         for shard, result in found:
             if not isinstance(result, list):
                 yield shard, result
+                self._taken_bytes += _held_bytes((shard, result))
             elif shard not in self._stopped:
                 # Decoded here, so that the parts of a chunk are never all in memory.
                 parts = partial(iter, result)
-                for _, done in in_order([parts], self._done_part, _held_bytes, threads):
+                for _, done in in_order([parts], self._done_part, _held_bytes, threads, budget):
                     assert not isinstance(done, list), "parts are not divided again"
                     yield shard, done
+                    self._taken_bytes += _held_bytes((shard, done))
+
+    def _budget(self) -> int:
+        """The bytes that a cautious scan may read ahead: none before the first batch was taken, then twice what was
+        taken."""
+        return min(2 * self._taken_bytes, BUDGET_BYTES) if self._taken_bytes else -1
 
     def _tasks(self, shard: int) -> Iterator[Task]:
         reader = self._dataset.files.reader(shard)
@@ -196,7 +215,8 @@ def _held_bytes(result: Result | Failed) -> int:
     held: Any = result[1]
     if isinstance(held, list):
         return sum(chunk.end_byte - chunk.start_byte for _, _, chunk in held)
-    return int(held.get_total_buffer_size()) if isinstance(held, pa.RecordBatch) else 0
+    # At least 1, so that a cautious scan counts empty batches, too.
+    return int(held.get_total_buffer_size()) or 1 if isinstance(held, pa.RecordBatch) else 0
 
 
 def _in_order(regions: Iterable[SkippedRegion]) -> list[SkippedRegion]:

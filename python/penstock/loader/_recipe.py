@@ -250,7 +250,11 @@ class Recipe:
                 if kind in COORDINATES:
                     rows.batch = pair.moved(rows.batch, path, kind)
                 else:
-                    rows.decoded[path], faults[path] = pair.decoded(rows.batch.column(path), kind)
+                    try:
+                        found = pair.decoded(rows.batch.column(path), kind)
+                    except SchemaError as error:
+                        raise error.at(field=path) from None
+                    rows.decoded[path], faults[path] = found
         return faults
 
     def _skip(self, error: PenstockError, number: int) -> None:

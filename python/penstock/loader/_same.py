@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow
-from penstock.columns.types import is_fixed_tensor
+from penstock.columns.types import innermost, is_fixed_tensor, is_list
 from penstock.errors import SchemaError
 from penstock.limits import Limits
 from penstock.loader._columns import list_parts, of_record
@@ -63,6 +63,12 @@ def _type_at(schema: pa.Schema, path: str) -> Any:
     first, *names = path.split(".")
     type_: Any = schema.field(first).type if first in schema.names else None
     for name in names:
+        if type_ is not None and is_list(type_) and pa.types.is_struct(innermost(type_)):
+            raise SchemaError(
+                "same= takes boxes and points from columns and structs, not from lists of structs; store them as a column"
+                " of lists, or as a struct of lists",
+                field=path,
+            )
         index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
         type_ = type_.field(index).type if index >= 0 else None
     if type_ is None:
@@ -109,8 +115,21 @@ class Pair:
     def decoded(self, column: Any, kind: str) -> tuple[Any, list[ImageFault]]:
         """Decode the images or masks of a column. Returns them and the faults."""
         if kind == "image":
+            self._check_depth(column)
             return decode_into(column, self.spec, self.keys, main=self.sizes, **self.how)
         return self._masks(column)
+
+    def _check_depth(self, column: Any) -> None:
+        """Refuse images of 16 bits if they would become 8 bits only because the main image has 8."""
+        if self.spec.dtype != "uint8":
+            return
+        array, pixels = array_of(column)
+        if pixels is None and _core.mask_kind(array, self.how["limits"].image_pixels)[1]:
+            raise SchemaError(
+                "same= would make this image of 16 bits an image of 8 bits, as its main image is;"
+                " leave it out of same= and give it its own entry in decode=, an Image with the same settings and"
+                " dtype='uint16', which gets the same crop and flip if both images have the same size"
+            )
 
     def _masks(self, column: Any) -> tuple[Any, list[ImageFault]]:
         spec, limits = self.spec, self.how["limits"]

@@ -218,7 +218,10 @@ def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """The columns that all datasets have, with the types in the first dataset."""
     shared = [n for n in schemas[0].names if all(n in schema.names for schema in schemas)]
     if not shared:
-        raise SchemaError("the datasets have no column in common")
+        raise SchemaError(
+            "the datasets have no column in common",
+            hint="penstock.rename_fields gives equal columns one name, without copying the data",
+        )
     fields = [schemas[0].field(name) for name in shared]
     for name in shared:
         # A TFRecord stores images as bytes, and a tar has an image type; both match.

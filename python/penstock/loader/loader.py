@@ -67,8 +67,8 @@ class Loader:
         map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
             in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
             only on seed, epoch and record. Use it to seed the augmentation of that record.
-        map_records: function from a record (dict of values) to a record; `keys` is then a single number. Results of
-            equal shape are stacked.
+        map_records: function from a record (dict of values) to a record. If it has a parameter `keys`, it also gets the
+            number of that record, one uint64. Results of equal shape are stacked.
         columns: names of the columns to read; other columns are not decoded.
         record_numbers: name of an added column, int64[n], with the number of each record; `locate` gives its file.
         ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
