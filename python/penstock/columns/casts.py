@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.numbers import as_arrow
-from penstock.columns.types import cast_values, is_fixed_tensor, is_list
+from penstock.columns.types import cast_values, is_bytes, is_fixed_tensor, is_list, is_text
 
 
 def map_values(
@@ -31,6 +31,62 @@ def map_values(
     if types.is_fixed_size_list(given):
         return pa.list_(inner, given.list_size)
     return pa.large_list(inner) if types.is_large_list(given) else pa.list_(inner)
+
+
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The narrowest type that holds all values of both types exactly. None if there is none, or if their values are of
+    different kinds. Names and nullability of the values in lists do not matter; the first type's are kept."""
+    if one == other:
+        return one
+    if is_list(one) and is_list(other):
+        return _common_list(one, other)
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return _common_struct(one, other)
+    if is_text(one) and is_text(other):
+        return pa.large_string()
+    if is_bytes(one) and is_bytes(other):
+        return pa.large_binary()
+    return _common_number(one, other)
+
+
+def _common_list(one: Any, other: Any) -> pa.DataType | None:
+    inner = common_type(one.value_type, other.value_type)
+    if inner is None:
+        return None
+    may_miss = one.value_field.nullable or other.value_field.nullable
+    value = one.value_field.with_type(inner).with_nullable(may_miss)
+    are_fixed = [pa.types.is_fixed_size_list(type_) for type_ in (one, other)]
+    if all(are_fixed):
+        return pa.list_(value, one.list_size) if one.list_size == other.list_size else None
+    if any(are_fixed):
+        return None
+    is_small = pa.types.is_list(one) and pa.types.is_list(other)
+    return pa.list_(value) if is_small else pa.large_list(value)
+
+
+def _common_struct(one: Any, other: Any) -> pa.DataType | None:
+    if one.names != other.names:
+        return None
+    fields: list[pa.Field] = []
+    for a, b in zip(one, other, strict=True):
+        type_ = common_type(a.type, b.type)
+        if type_ is None:
+            return None
+        fields.append(a.with_type(type_).with_nullable(a.nullable or b.nullable))
+    return pa.struct(fields)
+
+
+_SIGNED = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+
+
+def _common_number(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    kinds = (pa.types.is_signed_integer, pa.types.is_unsigned_integer, pa.types.is_floating)
+    if any(is_kind(one) and is_kind(other) for is_kind in kinds):
+        return max(one, other, key=lambda type_: type_.bit_width)
+    if not (pa.types.is_integer(one) and pa.types.is_integer(other)):
+        return None
+    signed, unsigned = (one, other) if pa.types.is_signed_integer(one) else (other, one)
+    return _SIGNED.get(max(signed.bit_width, 2 * unsigned.bit_width))
 
 
 def fitted(array: Any, wanted: pa.DataType) -> Any:

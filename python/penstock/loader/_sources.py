@@ -7,14 +7,15 @@ import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.casts import common_type
 from penstock.columns.joined import join
-from penstock.columns.types import ImageType, is_text, storage_of
+from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_text, storage_of
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import empty, reordered, take
@@ -215,24 +216,45 @@ def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> Skippe
 
 
 def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns that all datasets have, with the types in the first dataset."""
+    """The columns that all datasets have, with types that hold the values of all."""
     shared = [n for n in schemas[0].names if all(n in schema.names for schema in schemas)]
     if not shared:
         raise SchemaError(
             "the datasets have no column in common",
             hint="penstock.rename_fields gives equal columns one name, without copying the data",
         )
-    fields = [schemas[0].field(name) for name in shared]
-    for name in shared:
-        # A TFRecord stores images as bytes, and a tar has an image type; both match.
-        kinds = {str(_bare(schema.field(name).type)) for schema in schemas}
-        if len(kinds) > 1:
-            raise SchemaError(
-                f"the datasets store this column as different types: {', '.join(sorted(kinds))}",
-                field=name,
-                hint="schema= of open, or columns= without it",
-            )
-    return pa.schema([f.with_type(_LABELS) if _bare(f.type) == _LABELS else f for f in fields])
+    return pa.schema([_common_field([schema.field(name) for schema in schemas]) for name in shared])
+
+
+def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
+    """The field of the first dataset, with a type that holds the values of all."""
+    first = fields[0]
+    # A TFRecord stores images as bytes, and a tar has an image type; both match.
+    types = [_bare(field.type) for field in fields]
+    # Bits such as those of bfloat16 cannot be widened.
+    dtypes = {(field.metadata or {}).get(DTYPE_KEY) for field in fields}
+    found = reduce(_common_type, types) if len(dtypes) == 1 else None
+    if found is None:
+        names = {
+            _described(field.metadata, type_) for field, type_ in zip(fields, types, strict=True)
+        }
+        raise SchemaError(
+            f"the datasets store this column as different types: {', '.join(sorted(names))}",
+            field=first.name,
+            hint="schema= of open, or columns= without it",
+        )
+    if found == types[0] and found != _LABELS:
+        found = first.type
+    return first.with_type(found).with_nullable(any(field.nullable for field in fields))
+
+
+def _common_type(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
+    return None if one is None else common_type(one, other)
+
+
+def _described(metadata: Mapping[bytes, bytes] | None, type_: pa.DataType) -> str:
+    dtype = (metadata or {}).get(DTYPE_KEY)
+    return str(type_) if dtype is None else f"{dtype.decode('utf-8', 'replace')} (as {type_})"
 
 
 _LABELS = pa.dictionary(pa.int32(), pa.string())
@@ -246,11 +268,14 @@ def _bare(type_: Any) -> pa.DataType:
 
 
 def _as(array: Any, type_: pa.DataType) -> pa.Array:
-    """Convert bytes to images, images to bytes, or class labels to the common type."""
+    """Convert bytes to images, images to bytes, and class labels and other values to the common type."""
     if array.type == type_:
         return array
     if type_ == _LABELS:
         names = array.dictionary.cast(pa.string())
         return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
     bare = array.storage if isinstance(array.type, ImageType) else array
+    stored = storage_of(type_) if isinstance(type_, ImageType) else type_
+    if bare.type != stored:
+        bare = cast_values(bare, stored)
     return pa.ExtensionArray.from_storage(type_, bare) if isinstance(type_, ImageType) else bare
