@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import penstock as ps
+from penstock.engine.pipeline import default_threads
 from penstock.storage.local import LocalSource, LocalStorage
 
 COUNT = 400
@@ -98,9 +99,12 @@ def test_a_slow_consumer_is_named(data: Path) -> None:
 
 
 def test_heavy_decoding_is_named(photos: Path) -> None:
-    loader = ps.Loader(ps.open(photos), 8, decode={"image": ps.Image()})
-    stats = after_an_epoch(loader)
-    assert "decoding: give more threads=" in stats.bottleneck
+    cores = default_threads()
+    for threads in {0, cores}:
+        loader = ps.Loader(ps.open(photos), 8, decode={"image": ps.Image()}, threads=threads)
+        stats = after_an_epoch(loader)
+        advice = "give more threads=" if threads < cores else "use a machine with more cores"
+        assert f"decoding: {advice}" in stats.bottleneck
 
 
 def test_verifying_is_distinguished_from_making_columns(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from penstock import describe
+from penstock.engine.pipeline import default_threads
 from penstock.framing.read.framed import proving_timed
 from penstock.printing.printed import Printed
 
@@ -103,6 +104,10 @@ class LoaderStats(Printed):
             slowest == "read" and self.wait_cpu_seconds > _BUSY_SHARE * self.wait_seconds
         )
         advice = _DECOMPRESSING if is_decompressing else _ADVICE[slowest]
+        if self.num_threads >= default_threads():
+            advice = advice.replace("give more threads=", "use a machine with more cores").replace(
+                "Give more threads=", "Use a machine with more cores"
+            )
         return (
             f"The loop waited for data {self.wait_share:.0%} of its time, and {part:.0%} of the"
             f" threads' work was {advice}"
