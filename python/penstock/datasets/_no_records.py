@@ -14,6 +14,7 @@ from penstock.contract.format import Chunk, Reader, SkippedRegion, Stretch
 from penstock.errors import FormatError, LimitError, TruncatedError
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.storage.base import Source
+from penstock.storage.skipped import NO_BYTES, SkippedFile
 
 
 class NoRecords(Reader):
@@ -73,6 +74,22 @@ def nothing_in(readers: Iterable[Reader], paths: Sequence[str], format_name: str
     """The error for a dataset of files without bytes and unreadable files only."""
     found = [reader.error for reader in readers if isinstance(reader, Unreadable)]
     return found[0] if found else no_bytes(paths, format_name)
+
+
+def skipped_of(reader: Reader, path: str) -> Iterator[SkippedFile]:
+    """Yield the file itself if it has no bytes, and what the reader skipped in a folder."""
+    if isinstance(reader, NoRecords) and not reader.uncounted:
+        yield SkippedFile(path, NO_BYTES)
+    yield from reader.skipped_files
+
+
+def raise_first_fault(readers: Iterable[Reader]) -> None:
+    """Raise the first fault in the files, if there is one. If all records are damaged, their fields are unknown, and must
+    not be read as one column of bytes."""
+    for reader in readers:
+        chunk = next(reader.chunks(), None)
+        if chunk is not None:
+            reader.decode(chunk, None, None)
 
 
 def no_bytes(paths: Sequence[str], format_name: str) -> TruncatedError:

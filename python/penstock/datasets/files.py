@@ -20,7 +20,13 @@ from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
 from penstock.datasets._hive import HiveColumns
-from penstock.datasets._no_records import NoRecords, made_or_unreadable, nothing_in
+from penstock.datasets._no_records import (
+    NoRecords,
+    made_or_unreadable,
+    nothing_in,
+    raise_first_fault,
+    skipped_of,
+)
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
@@ -41,7 +47,7 @@ from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
-from penstock.storage.skipped import NO_BYTES, SkippedFile
+from penstock.storage.skipped import SkippedFile
 
 _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
@@ -160,17 +166,8 @@ class Files:
         if empty is None:
             raise nothing_in(self.own_readers(), self.paths, self.format_name(0))
         if self.options.damage == "error":
-            self._raise_first_fault()
+            raise_first_fault(self.own_readers())
         return empty
-
-    def _raise_first_fault(self) -> None:
-        """Raise the first fault in the files, if there is one. If all records are damaged, their fields are unknown,
-        and must not be read as one column of bytes."""
-        for shard in range(len(self.paths)):
-            reader = self.own(shard)
-            chunk = next(reader.chunks(), None)
-            if chunk is not None:
-                reader.decode(chunk, None, None)
 
     # -- one file -------------------------------------------------------------------------------
 
@@ -324,7 +321,7 @@ class Files:
                     return
         if has_own:
             # The names in the files, which overlays may rename.
-            self._refuse_disjoint(shard, self._own_names)
+            self._refuse_disjoint(shard, self._names_in_files())
 
     def check_whole(self, shard: int) -> None:
         """Raise SchemaError if a file stores columns that the dataset does not have. Formats that do not store their
@@ -333,11 +330,10 @@ class Files:
             return
         if self.types == "stored":
             names = self._names_alone(shard, only_stored=True)
-            refuse_left_out(self.paths[shard], names, self._own_names)
+            refuse_left_out(self.paths[shard], names, self._names_in_files())
         self._whole.add(shard)
 
-    @property
-    def _own_names(self) -> list[str]:
+    def _names_in_files(self) -> list[str]:
         return (self.schema if self._settled is None else self._settled).names
 
     def _refuse_disjoint(self, shard: int, own: list[str]) -> None:
@@ -372,12 +368,8 @@ class Files:
         """Yield empty files, if valid files of their format are never empty, and files in folders of images that are
         not data. With `opened_only`, only files that are open are examined."""
         for shard, path in enumerate(self.paths):
-            if opened_only and self._opened[shard] is None:
-                continue
-            reader = self.own(shard)
-            if isinstance(reader, NoRecords) and not reader.uncounted:
-                yield SkippedFile(path, NO_BYTES)
-            yield from reader.skipped_files
+            if not opened_only or self._opened[shard] is not None:
+                yield from skipped_of(self.own(shard), path)
 
     # -- all files ------------------------------------------------------------------------------
 

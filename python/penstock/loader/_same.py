@@ -63,7 +63,9 @@ def _type_at(schema: pa.Schema, path: str) -> Any:
     first, *names = path.split(".")
     type_: Any = schema.field(first).type if first in schema.names else None
     for name in names:
-        if type_ is not None and is_list(type_) and pa.types.is_struct(innermost(type_)):
+        if type_ is None:
+            break
+        if is_list(type_) and pa.types.is_struct(innermost(type_)):
             raise SchemaError(
                 "same= takes boxes and points from columns and structs, not from lists of structs; store them as a column"
                 " of lists, or as a struct of lists",
