@@ -360,20 +360,10 @@ impl<'a> Iterator for Members<'a> {
                     self.at = self.at.checked_add(usize::try_from(member.total).ok()?)?;
                     return Some((member, contents));
                 }
-                Head::Need(_) if is_zeros(rest) => {
-                    self.at = self.bytes.len();
-                    return None;
-                }
                 Head::Need(_) | Head::Broken(_) => return None,
             }
         }
     }
-}
-
-/// Whether these bytes, fewer than a block, are from the zeros that end an archive. No header begins with
-/// a zero, so an archive that is cut inside these zeros has all of its members.
-fn is_zeros(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }
 
 mod framing;

@@ -116,6 +116,12 @@ impl Framing for Tar {
     }
 }
 
+/// Whether these bytes, fewer than a block, are from the zeros that end an archive. No header begins with
+/// a zero, so an archive that is cut inside these zeros has all of its members.
+fn is_zeros(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
 #[cold]
 fn more(window: &[u8], last: bool, need: u64) -> Step {
     if !last {
