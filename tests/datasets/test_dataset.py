@@ -58,7 +58,7 @@ def test_odd_arguments_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="list of names"):
         dataset.scan(columns="id")
     for key in ("id", 1.5, [[0]]):
-        with pytest.raises(TypeError, match="records? (have )?numbers"):
+        with pytest.raises(TypeError, match=r"records? (have )?numbers"):
             dataset[key]
     with pytest.raises(TypeError, match="FixedLen"):
         ps.open(tmp_path / "x.tfrecord", schema={"id": "int64"})

@@ -138,7 +138,7 @@ def two_tables() -> Case:
 
 
 def floats_that_would_be_rounded() -> Case:
-    ps.write(pa.table({"a": pa.array([1], pa.float32()), "b": [1]}), "0.parquet")
+    ps.write({"a": [1], "b": [1]}, "0.parquet")
     ps.write({"a": [0.1], "b": [2]}, "1.parquet")
 
     def with_schema() -> None:
@@ -149,7 +149,7 @@ def floats_that_would_be_rounded() -> Case:
 
 
 def _two_types() -> Callable[..., list[Any]]:
-    ps.write(pa.table({"a": pa.array([1], pa.float32()), "b": [1]}), "0.parquet")
+    ps.write({"a": [1], "b": [1]}, "0.parquet")
     ps.write({"a": [0.1], "b": [2]}, "1.parquet")
 
     def load(schema: Any = None, columns: Any = None) -> list[Any]:

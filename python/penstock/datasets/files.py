@@ -299,17 +299,10 @@ class Files:
             self._refuse_disjoint(shard, settled.names)
             raise
 
-    def check_fields(
-        self, shard: int, batch: pa.RecordBatch, columns: Sequence[str] | None
-    ) -> None:
-        """Raise SchemaError if a file has none of the dataset's fields, which is checked only if the first records read
-        from the file have none of them. With all columns (None), also raise it if the file stores columns that the dataset
-        does not have."""
-        if not batch.num_rows:
-            return
-        if columns is None:
-            self.check_whole(shard)
-        if shard in self._alike:
+    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+        """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
+        from the file have none of them."""
+        if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
         has_own = False
@@ -380,7 +373,8 @@ class Files:
             counts: list[int] = []
             for shard in range(len(self.paths)):
                 counts.append(self.reader(shard).num_records)
-                self.uncounted += self.own(shard).uncounted
+                if self.options.damage != "error":
+                    self.uncounted += self.own(shard).uncounted
             if self.listed is not None:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

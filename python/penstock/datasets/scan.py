@@ -171,7 +171,7 @@ class _Scan:
             files.check_read(shard, chunk)  # if the file was changed, that is the better error
             fault = error
         else:
-            files.check_fields(shard, batch, self._columns)
+            files.check_fields(shard, batch)
             yield shard, batch
             for region in _in_order(dict.fromkeys(skipped)):
                 yield shard, region

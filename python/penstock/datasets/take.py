@@ -153,7 +153,7 @@ def _from_shard(
         batch = reader.at_once(records, columns)
         if batch is not None:
             files.check_read(shard)
-            files.check_fields(shard, batch, columns)
+            files.check_fields(shard, batch)
             return batch
     decode = reader.lent if lend else reader.decode
     try:
@@ -170,7 +170,7 @@ def _from_shard(
         raise
     if parts:
         batch = join(parts)
-        files.check_fields(shard, batch, columns)
+        files.check_fields(shard, batch)
         return batch
     schema = (
         dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
