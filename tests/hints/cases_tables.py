@@ -138,7 +138,7 @@ def two_tables() -> Case:
 
 
 def floats_that_would_be_rounded() -> Case:
-    ps.write({"a": [1], "b": [1]}, "0.parquet")
+    ps.write(pa.table({"a": pa.array([1], pa.float32()), "b": [1]}), "0.parquet")
     ps.write({"a": [0.1], "b": [2]}, "1.parquet")
 
     def with_schema() -> None:

@@ -28,7 +28,6 @@ impl Framing for Tar {
                     BLOCK as u64
                 }
                 Head::Member(_) | Head::Broken(_) if ended && key.is_some() => return found(at),
-                Head::Need(_) if last && is_zeros(rest) => rest.len() as u64,
                 Head::Member(member) => {
                     if let Some(name) = split(&member.name).filter(|_| member.is_file) {
                         match &key {
@@ -76,7 +75,6 @@ impl Framing for Tar {
                     }
                     member.total
                 }
-                Head::Need(_) if last && is_zeros(rest) => return Skip::End(window.len() as u64),
                 Head::Need(_) if at > 0 => return Skip::On(at as u64),
                 Head::Need(need) => return Skip::More(usize::try_from(need).unwrap_or(usize::MAX)),
                 Head::Broken(fault) => return Skip::Broken(fault.shifted(at as u64)),
@@ -114,12 +112,6 @@ impl Framing for Tar {
             at = at.checked_add(passed.max(1))?;
         }
     }
-}
-
-/// Whether these bytes, fewer than a block, are from the zeros that end an archive. No header begins with
-/// a zero, so an archive that is cut inside these zeros has all of its members.
-fn is_zeros(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }
 
 #[cold]
