@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,14 +17,12 @@ from penstock.contract.format import (
     Delivered,
     Format,
     Options,
-    Readable,
     Reader,
-    Stretch,
 )
 from penstock.contract.opening import open_shard
+from penstock.contract.wrapped import WrappedReader
 from penstock.errors import SchemaError
 from penstock.storage.base import Source
-from penstock.storage.skipped import SkippedFile
 
 
 def open_with_nulls(fmt: Format, source: Source, options: Options) -> Reader:
@@ -55,7 +53,7 @@ def open_with_nulls(fmt: Format, source: Source, options: Options) -> Reader:
     return AddedReader(base, asked, {name: pa.nulls(1, asked.field(name).type) for name in lacks})
 
 
-class AddedReader(Reader):
+class AddedReader(WrappedReader):
     """Wraps the reader of a file, and adds columns.
 
     Args:
@@ -70,24 +68,6 @@ class AddedReader(Reader):
         self._added = added
         self._replaces = not added.keys().isdisjoint(base.schema.names)
 
-    @property
-    def num_records(self) -> int:
-        return self.base.num_records
-
-    @property
-    def compression(self) -> str | None:
-        return self.base.compression
-
-    @property
-    def skipped_files(self) -> Sequence[SkippedFile]:
-        return self.base.skipped_files
-
-    def chunks(self) -> Iterator[Chunk[Any]]:
-        return self.base.chunks()
-
-    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        return self.base.found_by(threads)
-
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         return self.base.parts(chunk, self._stored(columns))
 
@@ -97,24 +77,12 @@ class AddedReader(Reader):
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
         return self.base.pick(records)
 
-    def readable(self, chunk: Chunk[Any]) -> Readable | None:
-        return self.base.readable(chunk)
-
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
         values = {name: array[0].as_py() for name, array in self._added.items()}
         own = [bound for bound in bounds if bound.field in values]
         if not all(bound.may_hold(values[bound.field], values[bound.field]) for bound in own):
             return False
         return self.base.may_hold(chunk, [one for one in bounds if one.field not in values])
-
-    def compares(self, chunk: Chunk[Any] | None) -> bool:
-        return self.base.compares(chunk)
-
-    def checks(self) -> Iterable[Callable[[], None]]:
-        return self.base.checks()
-
-    def options_alike(self) -> Any:
-        return self.base.options_alike()
 
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         return self._with_added(self.base.decode(chunk, records, self._stored(columns)), columns)
@@ -129,9 +97,6 @@ class AddedReader(Reader):
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         batch = self.base.at_once(records, self._stored(columns))
         return None if batch is None else self._with_added(batch, columns)
-
-    def close(self) -> None:
-        self.base.close()
 
     def _stored(self, columns: Projection) -> Projection:
         """The columns to read from the file."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from penstock.contract.added import AddedReader
 from penstock.contract.format import Chunk, Format, Reader
-from penstock.overlay.reader import OverlaidReader
+from penstock.contract.wrapped import WrappedReader
 from penstock.storage.base import Source
 
 
@@ -25,6 +24,6 @@ class OpenFile(NamedTuple):
     def own(self) -> Reader:
         """The reader of the file without added columns."""
         reader = self.reader
-        while isinstance(reader, (AddedReader, OverlaidReader)):
+        while isinstance(reader, WrappedReader):
             reader = reader.base
         return reader

@@ -7,7 +7,7 @@ records. If they are unknown, an error is raised.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,11 +19,11 @@ from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
-from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
+from penstock.contract.format import Chunk, Delivered, Reader, SkippedRegion
+from penstock.contract.wrapped import WrappedReader
 from penstock.errors import ChangedError, SchemaError
 from penstock.overlay.file import Overlay
 from penstock.overlay.view import View
-from penstock.storage.skipped import SkippedFile
 
 
 class _Picked(NamedTuple):
@@ -41,7 +41,7 @@ class _Added(NamedTuple):
     """The field's name in the overlay."""
 
 
-class OverlaidReader(Reader):
+class OverlaidReader(WrappedReader):
     """Reads a shard with its overlays: the columns of the shard's reader `base`, and those of the overlays."""
 
     def __init__(
@@ -98,43 +98,13 @@ class OverlaidReader(Reader):
                 )
         return stored
 
-    @property
-    def num_records(self) -> int:
-        return self.base.num_records
-
-    @property
-    def compression(self) -> str | None:
-        return self.base.compression
-
-    @property
-    def skipped_files(self) -> Sequence[SkippedFile]:
-        return self.base.skipped_files
-
-    def chunks(self) -> Iterator[Chunk[Any]]:
-        return self.base.chunks()
-
-    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        return self.base.found_by(threads)
-
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         return self.base.parts(chunk, self._wanted(columns))
-
-    def readable(self, chunk: Chunk[Any]) -> Readable | None:
-        return self.base.readable(chunk)
 
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
         own = [one for one in bounds if one.field not in self._added and one.field in self._own]
         own = [replace(one, field=self._own[one.field]) for one in own]
         return self.base.may_hold(chunk, own)
-
-    def compares(self, chunk: Chunk[Any] | None) -> bool:
-        return self.base.compares(chunk)
-
-    def checks(self) -> Iterable[Callable[[], None]]:
-        return self.base.checks()
-
-    def options_alike(self) -> Any:
-        return self.base.options_alike()
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
         """All records as one chunk. `decode` knows the columns, and therefore which files to read."""

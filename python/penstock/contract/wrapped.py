@@ -1,0 +1,48 @@
+"""A reader that shows the records of another reader with other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from penstock.contract.format import Chunk, Readable, Reader, Stretch
+from penstock.storage.skipped import SkippedFile
+
+
+class WrappedReader(Reader):
+    """The base class of readers with the records of `base`, in the same chunks, but other columns."""
+
+    base: Reader
+
+    @property
+    def num_records(self) -> int:
+        return self.base.num_records
+
+    @property
+    def compression(self) -> str | None:
+        return self.base.compression
+
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        return self.base.skipped_files
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        return self.base.chunks()
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        return self.base.found_by(threads)
+
+    def readable(self, chunk: Chunk[Any]) -> Readable | None:
+        return self.base.readable(chunk)
+
+    def compares(self, chunk: Chunk[Any] | None) -> bool:
+        return self.base.compares(chunk)
+
+    def checks(self) -> Iterable[Callable[[], None]]:
+        return self.base.checks()
+
+    def options_alike(self) -> Any:
+        return self.base.options_alike()
+
+    def close(self) -> None:
+        self.base.close()
