@@ -255,11 +255,6 @@ def test_wrong_buckets_are_refused(data: ps.Dataset, buckets: Any, message: str)
         loader_of(data, buckets=buckets)
 
 
-def test_an_order_that_selects_records_is_refused(data: ps.Dataset) -> None:
-    with pytest.raises(ps.UnsupportedError, match="every record once"):
-        loader_of(data, order=ps.Weighted(np.ones(500), seed=0))
-
-
 def test_a_state_of_other_buckets_is_refused(data: ps.Dataset) -> None:
     loader = loader_of(data)
     next(iter(loader))

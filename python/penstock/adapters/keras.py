@@ -61,7 +61,7 @@ class KerasBatches(PyDataset):
         with self._lock:
             if len(self._requested) == len(self):
                 self._loader.set_epoch(self._epoch + 1)
-                self._begin(self._epoch + 1, 0)
+                self._begin(*self._loader.next_start)
 
     def state_dict(self, steps: int = 0) -> dict[str, Any]:
         """The state after `steps` steps of the epoch, as JSON of less than 1 KiB. In `on_train_batch_end(batch)` of a

@@ -32,7 +32,8 @@ class BucketWalk:
     def __init__(self, loader: Loader, sequence: BucketSequence) -> None:
         self._loader = loader
         self._sequence = sequence
-        self._epoch, position = loader.epoch, loader.position
+        self._epoch, position = loader.place
+        self._start = position
         self._done = np.array(sequence.counts(self._epoch, position))
         self.steps = loader.plan.num_steps(position)
         self.position = int(self._done.sum())
@@ -50,7 +51,7 @@ class BucketWalk:
         plan, sequence = self._loader.plan, self._sequence
         for step in range(self.steps):
             for rank in range(plan.world_size):
-                part = plan.part(self._loader.position, step, rank)
+                part = plan.part(self._start, step, rank)
                 numbers = sequence.numbers(plan, part, self._epoch)
                 mask = sequence.mask(plan, part, self._epoch)
                 num_real = len(numbers) if mask is None else int(mask.sum())
@@ -92,7 +93,7 @@ class BucketWalk:
 
     def buckets(self) -> list[BucketPlan]:
         found = self._sequence.buckets
-        left = found.num_records - self._done
+        left = self._sequence.totals(self._epoch) - self._done
         return [
             BucketPlan(
                 {name: lengths[0] for name, lengths in found.pad_to(bucket).items()},
@@ -115,11 +116,9 @@ class BucketWalk:
         """Whether the loader's `drop_last` and `uneven` account for the numbers of missing and of repeated records."""
         dropped = sum(bucket.num_dropped for bucket in self.buckets())
         again = 0 if self._loader.plan.uneven == "pad" else int(self._padding_of.sum())
-        wanted = len(self.counts) - dropped
-        return (int(np.count_nonzero(self.counts)), int(self.counts.sum())) == (
-            wanted,
-            wanted + again,
-        )
+        wanted = self._sequence.num_records - dropped
+        once = not self._sequence.has_each_once or np.count_nonzero(self.counts) == wanted
+        return bool(once) and int(self.counts.sum()) == wanted + again
 
     def steps_of(self, records: np.ndarray) -> dict[int, list[tuple[int, int]]]:
         """For each of some records, the steps and ranks that deliver it."""

@@ -9,6 +9,9 @@ The order, the lengths, and the number of records of each bucket that were used 
 numbers are therefore the state of a loader, and they are valid for any number of ranks.
 
 In this module, every step has step_records positions, even if it is not full, so an epoch is a whole number of steps.
+An order that repeats or omits records, such as Mixture, may have more records of a bucket in one epoch than in the
+next, and so more steps. Such a sequence has positions for the most steps of any epoch, and a shorter epoch begins at a
+later position, `begin`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from penstock.engine.locks import Lock
-from penstock.errors import SchemaError, StateError, UnsupportedError
+from penstock.errors import SchemaError, StateError
 from penstock.limits import checked_count
 from penstock.loader._lengths import lengths_of
 from penstock.loader._plan import BatchPart, EpochPlan
@@ -57,8 +60,12 @@ class Buckets:
             np.maximum(of_record, found.astype(np.uint16), out=of_record)
         self.of_record = of_record
         """The number of the bucket of each record, uint16."""
-        self.num_records = np.bincount(of_record, minlength=self.count).astype(np.int64)
+        self.num_records = self.counted(of_record)
         """The number of records in each bucket."""
+
+    def counted(self, buckets: np.ndarray) -> np.ndarray:
+        """How often each bucket is among some buckets, int64[buckets]."""
+        return np.bincount(buckets, minlength=self.count).astype(np.int64)
 
     def pad_to(self, bucket: int) -> dict[str, tuple[int, ...]]:
         """The length to which lists are padded in the batches of a bucket, by column."""
@@ -109,22 +116,38 @@ class BucketSequence(RecordSequence):
 
     def __init__(self, order: Order, records: Records, buckets: Buckets, plan: EpochPlan) -> None:
         super().__init__(order, records)
-        if isinstance(order, (Balanced, Mixture, Weighted)) or self.length != len(records):
-            raise UnsupportedError(
-                f"buckets= needs an order with every record once; {type(order).__name__} repeats or omits records",
-                hint="ps.Shuffled, ps.Blocked or ps.Sequential",
-            )
+        self.num_records = self.length
+        """The number of records in an epoch of the order."""
+        selects = isinstance(order, (Balanced, Mixture, Weighted))
+        self.has_each_once = self.num_records == len(records) and not selects
         self.buckets = buckets
         self._plan = plan
         self._lock = Lock()
         self._schedules: OrderedDict[int, _Schedule] = OrderedDict()
         self._resumed: tuple[int, np.ndarray] | None = None
         """The epoch that was resumed from a state, and how many records of each bucket came before."""
-        self._steps = sum(map(self._num_steps, buckets.num_records.tolist()))
+        if self.has_each_once:
+            self._steps = self._all_steps(buckets.num_records)
+        else:
+            self._steps = self.num_records // plan.step_records + buckets.count
         self.length = self._steps * plan.step_records
 
     def _num_steps(self, num_records: int) -> int:
         return _plan_of(self._plan, num_records).num_steps()
+
+    def _all_steps(self, counts: np.ndarray) -> int:
+        return sum(map(self._num_steps, counts.tolist()))
+
+    def totals(self, epoch: int) -> np.ndarray:
+        """The number of records of each bucket in an epoch, int64[buckets]."""
+        if self.has_each_once:
+            return self.buckets.num_records
+        return np.diff(self._schedule(epoch).firsts)
+
+    def begin(self, epoch: int) -> int:
+        if self.has_each_once:
+            return 0
+        return (self._steps - self._all_steps(self.totals(epoch))) * self._plan.step_records
 
     # -- the schedule ---------------------------------------------------------------------------
 
@@ -139,10 +162,10 @@ class BucketSequence(RecordSequence):
             return found
 
     def _scheduled(self, epoch: int) -> _Schedule:
-        numbers = super().at(epoch, 0, len(self.buckets.of_record))
+        numbers = super().at(epoch, 0, self.num_records)
         of_position = self.buckets.of_record[numbers]
         by_bucket = np.argsort(of_position, kind="stable")
-        totals = self.buckets.num_records
+        totals = self.buckets.counted(of_position)
         firsts = np.concatenate([[0], np.cumsum(totals)])
         done = np.zeros(self.buckets.count, np.int64)
         if self._resumed is not None and self._resumed[0] == epoch:
@@ -228,8 +251,8 @@ class BucketSequence(RecordSequence):
 
     def counts(self, epoch: int, position: int) -> list[int]:
         """How many records of each bucket come before a position of an epoch."""
-        if position == 0 and (self._resumed is None or self._resumed[0] != epoch):
-            return [0] * self.buckets.count  # the schedule is not needed
+        if position <= self.begin(epoch) and (self._resumed is None or self._resumed[0] != epoch):
+            return [0] * self.buckets.count
         schedule = self._schedule(epoch)
         step = self._step(schedule, position)
         done = schedule.done.copy()
@@ -246,7 +269,7 @@ class BucketSequence(RecordSequence):
         Raises:
             StateError: `counts` is not from a loader with the same buckets.
         """
-        totals = self.buckets.num_records.tolist()
+        totals = self.totals(epoch).tolist()
         is_list = isinstance(counts, list) and len(counts) == len(totals)
         if not is_list or any(
             type(n) is not int or not 0 <= n <= t for n, t in zip(counts, totals, strict=True)

@@ -70,6 +70,14 @@ class RecordSequence:
         """The record numbers at some positions of an epoch, int64[stop - start]."""
         return self.order.take(self._sizes, epoch, start, stop, **self._layout)
 
+    def begin(self, epoch: int) -> int:
+        """The position at which an epoch begins. It is 0 unless the number of steps depends on the epoch."""
+        return 0
+
+    def placed(self, epoch: int, position: int = 0) -> tuple[int, int]:
+        """An epoch and a position, which is moved forward to the beginning of the epoch if it is before that."""
+        return epoch, max(position, self.begin(epoch))
+
     def windows(self, epoch: int) -> Windows | None:
         """The windows of an epoch; None unless the order is Blocked."""
         if not isinstance(self.order, Blocked):

@@ -81,22 +81,22 @@ def _bucket_plan(loader: Loader, sequence: BucketSequence, *, audit: bool) -> Pl
     walk.walk(firsts)
     buckets = walk.buckets()
     lost = sum(bucket.num_dropped for bucket in buckets)
-    num_records = len(loader.source)
+    length = sequence.num_records
     coverage = None
     if audit:
         steps = walk.steps_of(np.flatnonzero(walk.counts > 1)[:SHOWN])
         found = _counted(loader, walk.counts, explained=walk.is_explained(), steps=steps)
         coverage = replace(found, num_mixed_steps=walk.num_mixed_steps)
     return PlanReport(
-        num_records,
-        num_records,
+        len(loader.source),
+        length,
         loader.order.spec(),
         loader.epoch,
         walk.position,
         loader.plan.batch_size,
         walk.steps,
         loader.plan.uneven,
-        (num_records - lost, num_records),
+        (length - lost, length),
         _with_files(walk.ranks, walk.from_file, mean_bytes),
         coverage,
         buckets,
@@ -124,7 +124,7 @@ def audit(loader: Loader) -> PlanReport:
     """
     report = plan(loader)
     counts = np.zeros(len(loader.source), np.int64)
-    parts = list(loader.plan.parts(loader.position, loader.rank))
+    parts = list(loader.plan.parts(loader.place[1], loader.rank))
     done = 0
     for numbers in loader.iter_numbers():
         wanted = _numbers(loader, report.epoch, parts[done]) if done < len(parts) else numbers[:0]

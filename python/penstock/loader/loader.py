@@ -80,6 +80,7 @@ class Loader:
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
             the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
             of sizes. The lengths are read once, and kept in the index. `uneven` applies to each bucket's last step.
+            With an order that repeats or omits records, the number of batches may differ between epochs.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
             given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
             once to find the names when it is constructed.
@@ -213,8 +214,9 @@ class Loader:
         """The lengths of the latest batch's bucket, by column; empty without buckets."""
 
     def __len__(self) -> int:
-        """The number of batches of a complete epoch, the same on every rank."""
-        return self.plan.num_steps()
+        """The number of batches of a complete epoch, the same on every rank. Epochs may differ if there are `buckets`
+        and the order repeats or omits records, as Mixture does; then this is the epoch that the next `for` starts."""
+        return self.plan.num_steps(self._sequence.begin(self._next[0]))
 
     def __repr__(self) -> str:
         plan, names = self.plan, ", ".join(self.source.schema.names)
@@ -229,7 +231,14 @@ class Loader:
     @property
     def position(self) -> int:
         """How many records of that epoch all ranks together have delivered before the next batch."""
+        if self.buckets is not None:
+            return sum(self.buckets.counts(*self._at))
         return self._at[1]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The epoch of the next batch, and the position at which `plan` has it."""
+        return self._sequence.placed(*self._at)
 
     def __iter__(self) -> Iterator[Batch]:
         # The epoch begins when the first batch is requested, because Lightning creates iterators that it never uses.
@@ -245,7 +254,7 @@ class Loader:
                 yield made.numbers
 
     def _begin(self) -> tuple[int, int]:
-        epoch, position = self._at = self._next
+        epoch, position = self._at = self.next_start
         self._next = (epoch + 1, 0)
         return epoch, position
 
@@ -256,8 +265,8 @@ class Loader:
         False, batches whose records were all damaged and skipped are left out."""
         line = None
         if self._progress and not self.rank:
-            done = self.plan.num_steps() - self.plan.num_steps(position)
-            line = progress_line(epoch, self.plan.num_steps(), done, self.stats())
+            steps = self.plan.num_steps(self._sequence.begin(epoch))
+            line = progress_line(epoch, steps, steps - self.plan.num_steps(position), self.stats())
         with closing(self._made(epoch, position, first, every)) as results:
             try:
                 for made in results:
@@ -311,7 +320,7 @@ class Loader:
         step = operator.index(step)
         if not -len(self) <= step < len(self):
             raise IndexError(f"no batch {step}: an epoch has {len(self)}")
-        return self.batch(self._next[0], 0, step % len(self))
+        return self.batch(*self._sequence.placed(self._next[0]), step % len(self))
 
     @property
     def padded_columns(self) -> list[str]:
@@ -345,7 +354,7 @@ class Loader:
     @property
     def next_start(self) -> tuple[int, int]:
         """The epoch and position at which the next `for` begins."""
-        return self._next
+        return self._sequence.placed(*self._next)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Make the next `for` continue from a state, which may be from any rank of any number of ranks.
@@ -354,7 +363,7 @@ class Loader:
             StateError: the state belongs to other data or to a different order.
         """
         # With buckets, a position counts records, which may be more than this number of ranks delivers in an epoch.
-        length = self.plan.length if self.buckets is None else len(self.source)
+        length = self.plan.length if self.buckets is None else self.buckets.num_records
         epoch, position = states.loaded(state, self._guard(), length)
         class_state.check_state(self._classes.known, state.get("class_names"))
         if self.buckets is not None:
