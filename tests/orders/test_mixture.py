@@ -135,3 +135,77 @@ def test_invalid_mixtures_are_refused() -> None:
         order.length({"a": 1, "c": 1})
     with pytest.raises(ValueError, match="is beyond position"):
         order.take([2**62, 2**61], 5, 0, 1)
+
+
+sizes_and_weights = st.lists(
+    st.tuples(st.integers(1, 60), st.sampled_from([0.01, 0.1, 0.25, 0.5, 1, 3, 7])),
+    min_size=1,
+    max_size=6,
+)
+
+
+def until(word, drawn, seed=0) -> tuple[ps.Mixture, list[int]]:
+    weights = {str(n): weight for n, (_, weight) in enumerate(drawn)}
+    return ps.Mixture(weights, seed, word), [size for size, _ in drawn]
+
+
+@given(sizes_and_weights, st.integers(0, 5), st.integers(0, 9))
+def test_an_epoch_that_ends_with_the_first_set_has_no_record_twice(drawn, epoch, seed) -> None:
+    order, sizes = until("first_exhausted", drawn, seed)
+    length = order.length(sizes)
+    found = order.take(sizes, epoch, 0, length)
+    assert len(set(found.tolist())) == length
+    counts = np.bincount(sets_of(found, sizes), minlength=len(sizes))
+    weights = np.array([weight for _, weight in drawn])
+    shares = weights / weights.sum() * length
+    assert np.abs(counts - shares).max() <= 2 + 1e-9
+    # With one position more, the share of a set, or its count, would be more records than it has.
+    longer = ps.Mixture(order.weights, seed, length + 1).take(sizes, 0, 0, length + 1)
+    counts = np.bincount(sets_of(longer, sizes), minlength=len(sizes))
+    shares = weights / weights.sum() * (length + 1)
+    assert (np.maximum(counts, shares) > np.array(sizes) + 1e-9).any()
+
+
+@given(sizes_and_weights, st.integers(0, 5), st.integers(0, 9))
+def test_an_epoch_that_ends_with_the_last_set_has_every_record(drawn, epoch, seed) -> None:
+    order, sizes = until("all_exhausted", drawn, seed)
+    length = order.length(sizes)
+    found = order.take(sizes, epoch, 0, length)
+    assert set(found.tolist()) == set(range(sum(sizes)))
+    shares = np.array([weight for _, weight in drawn])
+    shares = shares / shares.sum() * (length - 1)
+    if length > 1 and (shares >= np.array(sizes) - 1e-9).all():
+        shorter = ps.Mixture(order.weights, seed, length - 1).take(sizes, 0, 0, length - 1)
+        assert len(set(shorter.tolist())) < sum(sizes)
+
+
+@pytest.mark.parametrize("word", ["first_exhausted", "all_exhausted"])
+def test_any_part_of_an_epoch_that_ends_with_a_set_can_be_computed_alone(word) -> None:
+    order, sizes = until(word, [(90, 0.5), (1000, 0.3), (40, 0.2)])
+    length = order.length(sizes)
+    for epoch in (0, 3):
+        whole = order.take(sizes, epoch, 0, length)
+        parts = [order.take(sizes, epoch, n, min(n + 77, length)) for n in range(0, length, 77)]
+        assert np.array_equal(np.concatenate(parts), whole)
+    first, second = (order.take(sizes, epoch, 0, length).tolist() for epoch in (0, 1))
+    assert first != second
+
+
+def test_epochs_that_end_with_the_first_set_take_other_records_of_a_large_set() -> None:
+    order, sizes = until("first_exhausted", [(100, 0.5), (1000, 0.5)])
+    assert order.length(sizes) == 200
+    taken = [order.take(sizes, epoch, 0, 200) for epoch in range(10)]
+    large = np.concatenate([found[found >= 100] for found in taken])
+    assert sorted(large.tolist()) == list(range(100, 1100))
+    assert all(sorted(f[f < 100].tolist()) == list(range(100)) for f in taken)
+
+
+def test_a_set_without_weight_does_not_end_an_epoch() -> None:
+    for word in ("first_exhausted", "all_exhausted"):
+        order = ps.Mixture({"a": 1, "b": 0}, 0, word)
+        assert order.length([5, 0]) == order.length([5, 3]) == 5
+
+
+def test_another_word_for_the_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="'first_exhausted' or 'all_exhausted', not 'first'"):
+        ps.Mixture({"a": 1}, 0, "first")  # type: ignore[arg-type]

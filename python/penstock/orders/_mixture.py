@@ -1,17 +1,19 @@
 """An order that mixes several datasets by weights.
 
 All epochs together form one endless order. In the next epoch, a dataset continues at the record where it stopped, so
-no record repeats before all records of its dataset were used.
+no record repeats before all records of its dataset were used. If an epoch ends with one of the datasets
+("first_exhausted", "all_exhausted"), every epoch has the same number of records of each dataset.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +29,7 @@ from penstock.orders._order import (
 from penstock.orders.keys import Draw, checked_seed, permuted
 
 _SHARES = 1 << 39
+_UNTIL = ("first_exhausted", "all_exhausted")
 
 
 def _passes(num_records: int, seed: int, what: int, start: int, stop: int) -> np.ndarray:
@@ -54,6 +57,35 @@ def _whole_weights(weights: Sequence[float]) -> list[int]:
     return [max(1, round(Fraction(w * _SHARES, total))) if w else 0 for w in whole]
 
 
+def _counts(whole: Sequence[int], length: int) -> list[int]:
+    """How many of the first positions of a mixture belong to each dataset."""
+    return list(_core.mixed(whole, 0, 0, length, length, length)[1])
+
+
+@lru_cache(maxsize=16)
+def _until(sizes: tuple[int, ...], whole: tuple[int, ...], word: str) -> int:
+    """The most positions that have no record twice ("first_exhausted"), or the fewest that have every record. Shares
+    decide; counts, which are whole numbers within two of them, may move it by a few positions."""
+    total = sum(whole)
+    used = [n for n, weight in enumerate(whole) if weight]
+    margin = 3 * total // min(whole[n] for n in used) + 1
+
+    def repeats(length: int) -> bool:
+        return any(count > size for count, size in zip(_counts(whole, length), sizes, strict=True))
+
+    def has_all(length: int) -> bool:
+        counts = _counts(whole, length)
+        return all(counts[n] >= sizes[n] for n in used)
+
+    if word == "first_exhausted":
+        most = min(sizes[n] * total // whole[n] for n in used)
+        near = range(max(most - margin, 0), most + 1)
+        return near.start + bisect_left(near, True, key=repeats) - 1
+    fewest = max(-(-sizes[n] * total // whole[n]) for n in used)
+    near = range(fewest, fewest + margin)
+    return near.start + bisect_left(near, True, key=has_all)
+
+
 @dataclass(frozen=True, eq=False)
 class Mixture(EqualBySpec):
     """Records of several datasets in given proportions, which hold in every part of an epoch, not only on average.
@@ -68,6 +100,8 @@ class Mixture(EqualBySpec):
             used.
         seed: 0 to 2^64 - 1.
         num_records: positions in an epoch; None for the number of records in all datasets with a weight above zero.
+            "first_exhausted": an epoch ends when the first dataset has no more records, so no record repeats in it.
+            "all_exhausted": an epoch ends when every record of every dataset was used.
 
     Example:
         >>> import penstock as ps
@@ -78,7 +112,7 @@ class Mixture(EqualBySpec):
 
     weights: Mapping[str, float]
     seed: int
-    num_records: int | None = None
+    num_records: int | Literal["first_exhausted", "all_exhausted"] | None = None
 
     layout = None
 
@@ -88,7 +122,12 @@ class Mixture(EqualBySpec):
         if bad or not any(weights.values()):
             raise ValueError(f"weights must be 0 or more, and one above 0: {bad or weights}")
         settle(self, weights=weights, seed=checked_seed(self.seed))
-        if self.num_records is not None:
+        if isinstance(self.num_records, str):
+            if self.num_records not in _UNTIL:
+                raise ValueError(
+                    f"num_records is a number, None, {' or '.join(map(repr, _UNTIL))}, not {self.num_records!r}"
+                )
+        elif self.num_records is not None:
             settle(self, num_records=checked_records(self.num_records))
 
     @cached_property
@@ -114,6 +153,8 @@ class Mixture(EqualBySpec):
     def length(self, num_records: Any) -> int:
         """The number of positions in an epoch. `num_records`: as in `take`."""
         sizes = self._sizes(num_records)
+        if isinstance(self.num_records, str):
+            return _until(tuple(sizes), tuple(self._whole), self.num_records)
         if self.num_records is not None:
             return self.num_records
         return sum(size for size, weight in zip(sizes, self._whole, strict=True) if weight)
@@ -127,8 +168,13 @@ class Mixture(EqualBySpec):
         sizes = self._sizes(num_records)
         length = self.length(num_records)
         epoch, start, stop = checked_span(length, epoch, start, stop)
-        origin, _ = endless_span(length, epoch, 0, length)
-        key = _core.key_of([self.seed, Draw.SETS])
+        if isinstance(self.num_records, str):
+            origin, key = 0, _core.key_of([self.seed, Draw.SETS, epoch])
+            begins = self._begins(sizes, length, epoch)
+        else:
+            origin, _ = endless_span(length, epoch, 0, length)
+            key = _core.key_of([self.seed, Draw.SETS])
+            begins = [0] * len(sizes)
         mixed, before = _core.mixed(self._whole, key, origin, length, start, stop)
         sets = as_numpy(mixed)
         found = np.empty(stop - start, np.int64)
@@ -136,9 +182,22 @@ class Mixture(EqualBySpec):
         for number, size in enumerate(sizes):
             places = np.flatnonzero(sets == number)
             what = _core.key_of([Draw.SETS, number])
-            done = before[number]
+            done = begins[number] + before[number]
             found[places] = first + _passes(size, self.seed, what, done, done + len(places))
             first += size
+        return found
+
+    def _begins(self, sizes: Sequence[int], length: int, epoch: int) -> list[int]:
+        """The positions in the shuffles of each dataset at which an epoch begins, if it ends with a dataset. Within an
+        epoch, every record is used at most once, or every record at least once."""
+        found: list[int] = []
+        for size, count in zip(sizes, _counts(self._whole, length), strict=True):
+            if count > size:
+                found.append(epoch * -(-count // size) * size)
+            else:
+                # Several epochs use disjoint records of one shuffle.
+                shuffle, part = divmod(epoch, size // max(count, 1) or 1)
+                found.append(shuffle * size + part * count)
         return found
 
     def spec(self) -> dict[str, Any]:
