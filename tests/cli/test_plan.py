@@ -99,6 +99,15 @@ def test_a_mixture_is_planned_over_its_sources(tmp_path: Path) -> None:
     assert ran.document["ranks"][0]["first_batch"] == order.take([50, 50], 0, 0, 3).tolist()
     assert ran.document["length"] == 100
     assert run("plan", *sources, *words).status == 2, "each source needs a share"
+    ps.write({"tokens": [[1, 2]] * 50, "other": range(50)}, tmp_path / "c.parquet")
+    ps.write({"tokens": [[1, 2]] * 50}, tmp_path / "d.parquet")
+    for other in ("c.parquet", "d.parquet"):
+        mixed = run(
+            "plan", tmp_path / "c.parquet", tmp_path / other, *words, "--share", 0.1, "--audit",
+            *("--buckets", "tokens=1,4"), "--json",
+        )  # fmt: skip
+        assert mixed.status == 0 and mixed.document["buckets"][1]["num_records"] == 100
+    assert run("plan", sources[0], tmp_path / "d.parquet", *words, "--share", 0.1).status == 0
 
 
 @pytest.mark.parametrize(

@@ -170,21 +170,6 @@ def sets_of_two_types() -> Case:
     return Case(load, with_schema)
 
 
-def sets_without_a_common_column() -> Case:
-    ps.write({"image": [1]}, "0.parquet")
-    ps.write({"picture": [2]}, "1.parquet")
-
-    def load() -> Any:
-        (batch,) = ps.Loader([ps.open("0.parquet"), ps.open("1.parquet")], 2)
-        return batch["image"].tolist()
-
-    def renamed() -> None:
-        ps.rename_fields("1.parquet", {"picture": "image"})
-        assert load() == [1, 2]
-
-    return Case(load, renamed)
-
-
 def sets_of_two_types_without_it() -> Case:
     load = _two_types()
 
@@ -327,9 +312,6 @@ CASES: Cases = {
     "f'open(..., table={found[0]!r}, other_files=\"ignore\")'": two_tables,
     "f'open(..., schema=...) with {own.type} for {field.name!r}, and the other fields you want'": (
         floats_that_would_be_rounded
-    ),
-    "'penstock.rename_fields gives equal columns one name, without copying the data'": (
-        sets_without_a_common_column
     ),
     "'schema= of open, or columns= without it'": (sets_of_two_types, sets_of_two_types_without_it),
     "f\"pad_to={{{', '.join(each)}}}\"": lengths_of_one_level,

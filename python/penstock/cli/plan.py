@@ -159,6 +159,7 @@ def command(
             data,
             batch_size,
             order=made[order](),
+            columns=_shared(data) if order == "mixture" else None,
             world_size=world_size,
             uneven=uneven,
             drop_last=drop_last,
@@ -201,6 +202,12 @@ def _check_options(
         raise click.UsageError(f"--share does not apply with --order {order}")
     if epoch_records is not None and not wants_column and order != "mixture":
         raise click.UsageError(f"--epoch-records does not apply with --order {order}")
+
+
+def _shared(data: dict[str, ps.Dataset]) -> list[str]:
+    """The columns that all sources have."""
+    first, *others = (ds.schema.names for ds in data.values())
+    return [name for name in first if all(name in names for names in others)]
 
 
 def _buckets(words: tuple[str, ...]) -> dict[str, list[int]] | None:

@@ -136,6 +136,12 @@ class ChosenFiles(Files):
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
         return self.base.in_file(shard, self.choice.numbers(self.base)[shard][numbers])
 
+    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+        self.base.check_fields(shard, batch)
+
+    def is_added(self, column: str) -> bool:
+        return self.base.is_added(column)
+
     def complete(self) -> Files:
         return ChosenFiles(self.base.complete(), self.choice)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -86,3 +87,11 @@ class Opened:
         if number not in self._regions.records:
             self._regions.records.add(number)
             self.add_skipped(region)
+
+
+def check_are_names(columns: Any) -> None:
+    """Raise TypeError if `columns` is not a list of names, or None."""
+    if isinstance(columns, str):
+        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
+    if isinstance(columns, (set, frozenset)):
+        raise TypeError("columns takes a list of names; a set has no order")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.casts import in_microseconds
-from penstock.columns.records import has_tensors, rows_of
+from penstock.columns.records import has_tensors
 from penstock.conditions import Where
 from penstock.contract.format import Options
+from penstock.datasets._as_dicts import dicts_of
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
-from penstock.datasets._opened import Opened, Skipped
+from penstock.datasets._opened import Opened, Skipped, check_are_names
+from penstock.datasets._renamed import RenamedFiles, stored_names
 from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
@@ -76,6 +77,9 @@ class Dataset(Opened):
         if isinstance(self._files, ChosenFiles):
             base = Dataset(self._call, self._files.base, self._skipped)
             return Dataset.view, (base, self._files.choice)
+        if isinstance(self._files, RenamedFiles):
+            base = Dataset({**self._call, "columns": None}, self._files.base, self._skipped)
+            return Dataset.renamed, (base, self._files.stored, self._call["columns"])
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
             # The process that unpickles the dataset may have a different current folder.
@@ -209,6 +213,25 @@ class Dataset(Opened):
         call = {**self._call, "columns": self._projection(columns)}
         return Dataset(call, self._files, self._skipped, Skipped(self._regions))
 
+    def rename(self, names: Mapping[str, str]) -> Dataset:
+        """Return the same records with other names for some columns: {old name: new name}. Nothing is read or copied.
+
+        Raises:
+            SchemaError: there is no such column, or two columns would have the same name.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"img": [1, 2], "y": [3, 4]}, "pairs.tfrecord", overwrite=True)
+            >>> ps.open("pairs.tfrecord").rename({"img": "image", "y": "label"})[1]
+            {'image': 2, 'label': 4}
+        """
+        return self.renamed(stored_names(self.schema.names, names))
+
+    def renamed(self, stored: Mapping[str, str], columns: Sequence[str] | None = None) -> Dataset:
+        """Return a view of the columns in `stored`, {new name: name in this dataset}. `columns`: as in `open`."""
+        files, regions = RenamedFiles(self._files, stored), Skipped(self._regions)
+        return Dataset({**self._call, "columns": columns}, files, self._skipped, regions)
+
     def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
         view is read: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
@@ -267,8 +290,11 @@ class Dataset(Opened):
         """Return this dataset, for a verb that works on whole files.
 
         Raises:
-            UnsupportedError: it is a view of some of the records.
+            UnsupportedError: it is a view of some of the records, or its columns were renamed.
         """
+        if isinstance(self._files, RenamedFiles):
+            message = f"{verb} works on the files, in which the columns have other names"
+            raise UnsupportedError(message, hint="the dataset as it was before rename")
         if isinstance(self._files, ChosenFiles):
             message = (
                 f"{verb} works on whole files, and this dataset is a view of some of their records"
@@ -312,22 +338,9 @@ class Dataset(Opened):
                 "two fields have the same name, so a record cannot be a dict; use take or scan"
             )
             raise SchemaError(message, file=file)
-        try:
-            given = batch.columns
-            columns = [in_microseconds(column) for column in given]
-            if any(made is not one for made, one in zip(columns, given, strict=True)):
-                batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-            if self._has_tensors is None:
-                self._has_tensors = any(map(has_tensors, self.schema.types))
-            return rows_of(batch) if self._has_tensors else batch.to_pylist()
-        except (ValueError, OverflowError, LookupError) as error:
-            # Examples: two equal names in a struct, a year after 9999, an unknown time zone.
-            raise SchemaError(
-                f"a record holds a value that Python cannot express: {error}",
-                file=file,
-                field=_unconvertible(batch),
-                hint="take or scan, which return it as Arrow",
-            ) from error
+        if self._has_tensors is None:
+            self._has_tensors = any(map(has_tensors, self.schema.types))
+        return dicts_of(batch, self._has_tensors, file)
 
     def lazy(self) -> pl.LazyFrame:
         """Return a polars LazyFrame. A query reads only the columns and records that it needs.
@@ -400,6 +413,14 @@ class Dataset(Opened):
             base = Dataset(self._call, self._files.base, self._skipped, self._regions)
             return base.reopened(**other).view(numbers)
         call, regions = {**self._call, **other}, Skipped(self._regions)
+        if isinstance(self._files, RenamedFiles):
+            if "schema" in other:
+                other["schema"] = self._files.stored_schema(other["schema"])
+            base = Dataset(
+                {**self._call, "columns": None}, self._files.base, self._skipped, regions
+            )
+            reopened = base.reopened(**{**other, "columns": None})
+            return reopened.renamed(self._files.stored, call["columns"])
         if "source" in other:
             return dataset_of(call, regions=regions)
         return dataset_of(call, self._files.listed, self._skipped, regions)
@@ -423,20 +444,3 @@ def dataset_of(
         listed=listed,
     )
     return Dataset(call, files, skipped, regions)
-
-
-def check_are_names(columns: Any) -> None:
-    """Raise TypeError if `columns` is not a list of names, or None."""
-    if isinstance(columns, str):
-        raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
-    if isinstance(columns, (set, frozenset)):
-        raise TypeError("columns takes a list of names; a set has no order")
-
-
-def _unconvertible(batch: pa.RecordBatch) -> str | None:
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            column.to_pylist()
-        except (ValueError, OverflowError, LookupError):
-            return name
-    return None

@@ -11,8 +11,9 @@ from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._hive import folders_with_keys
 from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split
-from penstock.datasets.dataset import Dataset, check_are_names, dataset_of
+from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.storage.base import Storage

@@ -258,7 +258,7 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
 
 def _lists_all(files: Files, shard: int, column: str) -> bool:
     listed = files.info(shard).whole_dictionaries
-    is_listed = listed == ("*",) or column in listed
+    is_listed = (listed == ("*",) or column in listed) and not files.is_added(column)
     return is_listed and column in files.own(shard).schema.names
 
 

@@ -30,13 +30,21 @@ Taken = tuple[pa.RecordBatch, np.ndarray]
 class Records:
     """The records of one or several datasets, numbered consecutively in the order of the datasets."""
 
-    def __init__(self, datasets: Sequence[Dataset], columns: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        datasets: Sequence[Dataset],
+        columns: Sequence[str] | None = None,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        """`names` has a name for each dataset, for errors; None for their first files."""
         self.datasets = list(datasets)
-        schemas = [_chosen(dataset.schema, columns) for dataset in self.datasets]
+        schemas = [_chosen(dataset, columns) for dataset in self.datasets]
         if len(schemas) == 1:
             self.schema = schemas[0]
             self._columns = self.datasets[0].columns if columns is None else list(columns)
         else:
+            if columns is None:
+                _refuse_lost(schemas, names or [dataset.paths[0] for dataset in self.datasets])
             self.schema = _common(schemas)
             self._columns = self.schema.names
         modes = {dataset.options.damage for dataset in self.datasets}
@@ -176,7 +184,7 @@ def records_of(
         raise TypeError(
             f"a loader takes a Dataset, or a list or dict of them, not {found}; try penstock.open"
         )
-    return Records(datasets, columns)
+    return Records(datasets, columns, list(map(str, data)) if isinstance(data, Mapping) else None)
 
 
 def _mixed(data: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -187,13 +195,15 @@ def _mixed(data: Any, names: Sequence[str]) -> dict[str, Any]:
     return {name: data[name] for name in names}
 
 
-def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+def _chosen(dataset: Dataset, columns: Sequence[str] | None) -> pa.Schema:
     """The schema of some columns. Each must exist exactly once."""
+    schema = dataset.schema
     if columns is not None:
         missing = [name for name in columns if name not in schema.names]
         if missing:
             known = ", ".join(schema.names)
-            raise SchemaError(f"no such column; there are: {known}", field=missing[0])
+            message = f"no such column; there are: {known}"
+            raise SchemaError(message, field=missing[0], file=dataset.paths[0])
         schema = pa.schema([schema.field(name) for name in columns])
     twice = [name for name, times in Counter(schema.names).items() if times > 1]
     if twice:
@@ -215,14 +225,29 @@ def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> Skippe
     return SkippedRegion(error.file or "", start, end, 1, error.message)
 
 
-def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns that all datasets have, with types that hold the values of all."""
-    shared = [n for n in schemas[0].names if all(n in schema.names for schema in schemas)]
-    if not shared:
+def _refuse_lost(schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:
+    """Raise SchemaError if a dataset has a column that another one lacks, so that it would be lost."""
+    every = dict.fromkeys(column for schema in schemas for column in schema.names)
+    lacking = {
+        column: [
+            name for schema, name in zip(schemas, names, strict=True) if column not in schema.names
+        ]
+        for column in every
+    }
+    lost = [f"{column} (not in {', '.join(of[:3])})" for column, of in lacking.items() if of]
+    if lost:
+        shared = [column for column, of in lacking.items() if not of]
         raise SchemaError(
-            "the datasets have no column in common",
-            hint="penstock.rename_fields gives equal columns one name, without copying the data",
+            f"the datasets have different columns: {', '.join(lost[:8])}",
+            hint=f"columns={shared}, which all of them have, or ds.rename for one with two names"
+            if shared
+            else 'ds.rename({"old": "new"}), so that they have the same columns',
         )
+
+
+def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of the first dataset, which all datasets have, with types that hold the values of all."""
+    shared = schemas[0].names
     return pa.schema([_common_field([schema.field(name) for schema in schemas]) for name in shared])
 
 

@@ -55,7 +55,8 @@ class Loader:
     loads on any rank of any number of ranks.
 
     Args:
-        data: a Dataset; or a list or dict of Datasets, which are concatenated with the columns they have in common.
+        data: a Dataset; or a list or dict of Datasets, which are concatenated. They need the same columns; `columns`
+            or `Dataset.select` leaves others out, and `Dataset.rename` gives columns one name.
         batch_size: records in a batch, on each rank.
         order: the order of the records: penstock.Sequential(), Shuffled(seed), …
         drop_last: leave out the records at the end that do not fill a batch on every rank.
@@ -107,7 +108,7 @@ class Loader:
     their batch and listed in `damage`; with "stop" the epoch ends before the first of them.
 
     Raises:
-        SchemaError: there is no such column, or the datasets have no column in common.
+        SchemaError: there is no such column, or the datasets have different columns.
         ChangedError: in a loop, a file was changed, replaced or removed after it was opened; files whose records have
             checksums may grow. A loop also raises the errors of `Dataset.take`.
 

@@ -280,7 +280,8 @@ def _keeps_schema(dataset: Dataset) -> bool:
     files = dataset.files
     is_whole = dataset.options.damage == "error" and files.overlays is None
     # The meaning of such names depends on the records.
-    is_plain = not any(part_and_key(n) or n == RECORD for n in dataset.schema.names)
+    names = dataset.schema.names
+    is_plain = not any(part_and_key(n) or n == RECORD or files.is_added(n) for n in names)
     return files.types == "kept" and is_whole and is_plain and _is_of_examples(dataset)
 
 
