@@ -183,3 +183,58 @@ def test_a_list_that_is_not_a_box_is_an_error_with_its_record(tmp_path: Path) ->
     with pytest.raises(ps.SchemaError, match=r"list of 2 numbers.*boxes of four") as caught:
         loaded(tmp_path, {"image": IMAGES, "boxes": boxes}, {"size": 8, "same": {"boxes": "xyxy"}})
     assert (caught.value.record, caught.value.field) == (2, "boxes")
+
+
+def sized(boxes: list[list[float]]) -> list[list[float]]:
+    return [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in boxes]
+
+
+BOX_TYPES = [pa.list_(pa.float64()), pa.list_(pa.float32(), 4), pa.list_(pa.int32())]
+
+
+@pytest.mark.parametrize("type_", BOX_TYPES, ids=str)
+@pytest.mark.parametrize("image", SPECS, ids=str)
+def test_boxes_of_coco_are_moved_in_lists_of_structs(
+    image: dict[str, Any], type_: pa.DataType, tmp_path: Path
+) -> None:
+    objects = [
+        [{"bbox": box, "category": n} for n, box in enumerate(sized(boxes))] for boxes in BOXES
+    ]
+    kind = pa.list_(pa.struct([("category", pa.int64()), ("bbox", type_)]))
+    columns = {
+        "image": IMAGES,
+        "boxes": BOXES,
+        "sized": [sized(boxes) for boxes in BOXES],
+        "objects": pa.array(objects, kind),
+    }
+    same = {"boxes": "xyxy", "sized": "xywh", "objects.bbox": "xywh"}
+    batch = loaded(tmp_path, columns, {**image, "same": same})
+    expected = batch["boxes"][0].reshape(-1, 4)
+    expected[:, 2:] -= expected[:, :2]
+    np.testing.assert_allclose(batch["sized"][0].reshape(-1, 4), expected, atol=1e-9)
+    assert (expected[:, 2:] >= 0).all()
+    found = batch["objects"]
+    np.testing.assert_allclose(found["bbox"][0].reshape(-1, 4), expected, rtol=1e-6, atol=1e-5)
+    plain = loaded(tmp_path, columns, image)["objects"]
+    for offsets, other in zip(found["bbox"][1:], plain["bbox"][1:], strict=True):
+        np.testing.assert_array_equal(offsets, other)
+    for one, other in zip(found["category"], plain["category"], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_field_of_structs_in_lists_may_be_missing(tmp_path: Path) -> None:
+    objects = [[{"bbox": [0, 0, 80, 60]}, None, {"bbox": None}], None, [], [{"bbox": [0, 0, 8, 6]}]]
+    kind = pa.list_(pa.struct([("bbox", pa.list_(pa.float32()))]))
+    columns = {"image": IMAGES, "objects": pa.array(objects, kind)}
+    same = {"objects.bbox": "xywh"}
+    found = loaded(tmp_path, columns, {"size": 40, "same": same})["objects"]["bbox"]
+    assert found[0].tolist() == [0, 0, 40, 40, 0, 0, 4, 4]
+    assert [offsets.tolist() for offsets in found[1:]] == [[0, 4, 4, 4, 8], [0, 3, 3, 3, 4]]
+
+
+def test_a_broken_box_in_a_list_of_structs_is_an_error_with_its_record(tmp_path: Path) -> None:
+    boxes = [[{"bbox": [0.0, 0.0, 1.0, 1.0]}] * 2] * 3 + [[{"bbox": [1.0, 2.0, 3.0]}]]
+    columns = {"image": IMAGES, "objects": boxes}
+    with pytest.raises(ps.SchemaError, match="cannot hold boxes") as caught:
+        loaded(tmp_path, columns, {"size": 40, "same": {"objects.bbox": "xywh"}})
+    assert (caught.value.record, caught.value.field) == (3, "objects.bbox")

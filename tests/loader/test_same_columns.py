@@ -26,7 +26,7 @@ import penstock as ps
         ({"label": "xyxy"}, "lists of 4 numbers"),
         ({"three": "xyxy"}, "lists of 4 numbers"),
         ({"objects.mask": "nearest"}, "whole columns"),
-        ({"ols.xyxy": "xyxy"}, "not from lists of structs"),
+        ({"ols.c": "xyxy"}, "lists of 4 numbers"),
     ],
     ids=str,
 )

@@ -5,8 +5,10 @@
 | `nearest` | encoded masks; or tensors, uint8 or uint16, [height, width] or [height, width, channels] | uint8 [n, height, width], or uint16 if a mask of the batch has 16 bits; [n, height, width, 3] for colour masks |
 | `image` | encoded images, or pixels | like the image |
 | `xyxy` | lists or tensors of boxes, four numbers each | lists or tensors of the same floats; integers become float32 |
+| `xywh` | boxes of left, top, width and height | the same |
 | `xy` | lists or tensors of points, two numbers each | the same |
 
+Boxes and points may be fields of structs, and of structs in lists.
 Whole coordinates are edges of pixels: pixel 3 reaches from 3.0 to 4.0, and an image of width 640 from 0.0 to 640.0.
 """
 
@@ -29,7 +31,7 @@ from penstock.loader._image_batches import ImageBatch, ImageFault, array_of, pix
 from penstock.loader._padding import has_offsets
 from penstock.loader.images import Image, decode_into, recipe_of
 
-COORDINATES = {"xyxy": 4, "xy": 2}
+COORDINATES = {"xyxy": 4, "xywh": 4, "xy": 2}
 """The count of numbers in a box and in a point."""
 
 
@@ -57,7 +59,7 @@ def check_same(decode: Mapping[str, Any] | None, schema: pa.Schema) -> None:
 
 
 def _type_at(schema: pa.Schema, path: str) -> Any:
-    """The type of a column, or of a field of a struct column."""
+    """The type of a column, or of a field of structs, which may be in lists."""
     if path in schema.names:
         return schema.field(path).type
     first, *names = path.split(".")
@@ -65,12 +67,7 @@ def _type_at(schema: pa.Schema, path: str) -> Any:
     for name in names:
         if type_ is None:
             break
-        if is_list(type_) and pa.types.is_struct(innermost(type_)):
-            raise SchemaError(
-                "same= takes boxes and points from columns and structs, not from lists of structs; store them as a column"
-                " of lists, or as a struct of lists",
-                field=path,
-            )
+        type_ = innermost(type_) if is_list(type_) else type_
         index = type_.get_field_index(name) if pa.types.is_struct(type_) else -1
         type_ = type_.field(index).type if index >= 0 else None
     if type_ is None:
@@ -160,11 +157,11 @@ class Pair:
     def moved(self, batch: pa.RecordBatch, path: str, kind: str) -> pa.RecordBatch:
         """Return the batch with the coordinates of boxes or points changed to those in the resulting images."""
         views = pa.array(recipe_of(self.spec).views(self.sizes, as_arrow(self.keys)))
-        move = _Move(COORDINATES[kind], views)
+        move = _Move(kind, views)
         name, names = (path, []) if path in batch.schema.names else _split(path)
         place = batch.schema.get_field_index(name)
         try:
-            column = _within(batch.column(place), names, move)
+            column = _within(batch.column(place), np.arange(batch.num_rows), names, move)
         except SchemaError as error:
             raise error.at(field=path) from None
         field = batch.schema.field(place).with_type(column.type)
@@ -208,8 +205,9 @@ class _Move:
     A box outside the crop stays in the list, with a side of length 0, so that labels still belong to their boxes.
     """
 
-    def __init__(self, count: int, views: pa.StructArray) -> None:
-        self.count = count
+    def __init__(self, kind: str, views: pa.StructArray) -> None:
+        self.count = COORDINATES[kind]
+        self._has_sizes = kind == "xywh"
 
         def numbers(name: str) -> np.ndarray:
             column = views.field(name).fill_null(1)
@@ -222,6 +220,8 @@ class _Move:
 
     def __call__(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Convert groups of numbers [n, 2 or 4]. `rows` has the row of the batch of each group."""
+        if self._has_sizes:
+            numbers = np.hstack([numbers[:, :2], numbers[:, :2] + numbers[:, 2:]])
         points = numbers.reshape(-1, 2)
         of = np.repeat(rows, self.count // 2)
         end, flip = self._end[of], self._flip[of]
@@ -231,6 +231,8 @@ class _Move:
         if self.count == 4:  # after a flip, the former right side is the left side
             flipped = self._flip[rows]
             moved[flipped] = moved[flipped][:, [2, 1, 0, 3]]
+        if self._has_sizes:
+            moved[:, 2:] -= moved[:, :2]
         return moved
 
 
@@ -239,13 +241,21 @@ def _split(path: str) -> tuple[str, list[str]]:
     return first, names
 
 
-def _within(array: Any, names: list[str], move: _Move) -> Any:
-    """The array with converted coordinates at a path inside its structs."""
+def _within(array: Any, rows: np.ndarray, names: list[str], move: _Move) -> Any:
+    """The array with converted coordinates at a path inside its structs. `rows` has the row of the batch of each
+    value."""
     if not names:
-        return _moved(array, np.arange(len(array)), move)
+        return _moved(array, rows, move)
+    if is_list(array.type):
+        starts, values = list_parts(array)
+        try:
+            inner = _within(values, np.repeat(rows, np.diff(starts)), names, move)
+        except SchemaError as error:
+            raise of_record(error, starts) from None
+        return _listed(inner, starts, array.type)
     place = array.type.get_field_index(names[0])
     children = [array.field(n) for n in range(array.type.num_fields)]
-    children[place] = _within(children[place], names[1:], move)
+    children[place] = _within(children[place], rows, names[1:], move)
     fields = [f.with_type(c.type) for f, c in zip(array.type, children, strict=True)]
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 

@@ -22,7 +22,7 @@ from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
 
-SAME = ("image", "nearest", "xyxy", "xy")
+SAME = ("image", "nearest", "xyxy", "xywh", "xy")
 """The kinds of columns that `Image(same=...)` crops, resizes and flips with the image."""
 _MOST_SIDE = 1 << 20
 
@@ -57,10 +57,10 @@ class Image:
         ratio: the smallest and largest width over height of a random crop.
         center_fraction: the fraction of the shorter side that a center crop keeps.
         same: {name: kind}: other columns of the record that a `penstock.Loader` crops, resizes and flips in the same
-            way as the image. A field of a struct column is named by its path, such as "objects.bbox". The kinds are
-            "nearest" for masks (resized by taking the nearest pixel, never a mixture of pixels); "image" for other
-            images, which are made like this one; "xyxy" for boxes (left, top, right, bottom) in pixels; and "xy" for
-            points in pixels. Boxes and points are clipped to the result, and none is dropped. See
+            way as the image. A field of structs, also of structs in lists, is named by its path, such as
+            "objects.bbox". The kinds are "nearest" for masks (resized by taking the nearest pixel, never a mixture of
+            pixels); "image" for other images, which are made like this one; "xyxy" for boxes in pixels (left, top,
+            right, bottom); "xywh" for boxes as in COCO (left, top, width, height); and "xy" for points in pixels. Boxes and points are clipped to the result, and none is dropped. See
             docs/reference/loader-images.md.
 
     Raises:
