@@ -36,18 +36,42 @@ def positions() -> Case:
 
 def missing_number() -> Case:
     ps.write({"a": [1, None]}, "a.parquet")
-    ps.write({"a": [1, None]}, "a.tfrecord")
 
-    def load(path: str, fill: Any = None, **options: Any) -> Any:
-        (batch,) = ps.Loader(ps.open(path, **options), 2, fill=fill)
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader(ps.open("a.parquet"), 2, **options)
         return batch["a"].tolist()
 
     def filled() -> None:
-        assert load("a.parquet", fill={"a": 0}) == [1, 0]
-        schema = {"a": ps.features.FixedLen([], "int64", default=0)}
-        assert load("a.tfrecord", schema=schema) == [1, 0]
+        assert load(fill={"a": 0}) == [1, 0]
 
-    return Case(lambda: load("a.parquet"), filled)
+    return Case(load, filled, "columns= without it, or fill={'a': 0}")
+
+
+def missing_number_left_out() -> Case:
+    ps.write({"objects": [{"score": 1.0}, {"score": None}], "id": [3, 4]}, "a.parquet")
+
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader(ps.open("a.parquet"), 2, **options)
+        return batch["id"].tolist()
+
+    def left_out() -> None:
+        assert load(columns=["id"]) == [3, 4]
+
+    return Case(load, left_out, "columns= without it, or fill={'objects.score': 0}")
+
+
+def missing_label() -> Case:
+    labels = pa.array(["cat", None, "dog"]).dictionary_encode()
+    ps.write({"label": labels}, "a.parquet")
+
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader(ps.open("a.parquet"), 3, **options)
+        return batch["label"].tolist()
+
+    def filled() -> None:
+        assert load(fill={"label": -1}) == [0, -1, 1]
+
+    return Case(load, filled, "columns= without it, or fill={'label': -1}")
 
 
 def long_list() -> Case:
@@ -310,8 +334,10 @@ def function_of_nothing() -> Case:
 
 CASES: Cases = {
     "'0 <= start <= stop <= order.length(num_records)'": positions,
-    "'fill={name: value}, or schema= with features.FixedLen(..., default=...) if the records are Examples'": (
-        missing_number
+    "f'columns= without it, or fill={{{error.field!r}: {value}}}'": (
+        missing_number,
+        missing_number_left_out,
+        missing_label,
     ),
     "'a larger pad_to=, or truncate=True to shorten longer lists'": long_list,
     "'leave the column out: columns=[...]'": no_value,

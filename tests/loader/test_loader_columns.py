@@ -91,3 +91,36 @@ def test_a_wrong_rule_names_what_is_wrong(lists: ps.Dataset) -> None:
     wrong: Any = {"tokens": "padded"}
     with pytest.raises(ValueError, match="ragged='padded' is not one of offsets, pad, list"):
         ps.Loader(lists, 5, ragged=wrong)
+
+
+@pytest.mark.parametrize(
+    ("type_", "shape"),
+    [
+        (pa.list_(pa.float32(), 3), (3,)),
+        (pa.list_(pa.list_(pa.int16(), 2), 2), (2, 2)),
+        (pa.fixed_shape_tensor(pa.float64(), (2, 2)), (2, 2)),
+    ],
+    ids=str,
+)
+def test_fill_replaces_missing_lists_of_fixed_size_and_tensors(
+    type_: Any, shape: tuple[int, ...], tmp_path: Path
+) -> None:
+    values = np.arange(1, 1 + 5 * np.prod(shape)).reshape(5, *shape)
+    rows = [None if n in (0, 3) else values[n].tolist() for n in range(5)]
+    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    flat = [row if row is None or storage is type_ else np.ravel(row).tolist() for row in rows]
+    column = pa.array(flat, storage)
+    if storage is not type_:
+        column = pa.ExtensionArray.from_storage(type_, column)
+    ps.write(pa.table({"id": range(5), "x": column}), tmp_path / "x.arrow")
+    ds = ps.open(tmp_path / "x.arrow")
+    expected = values.copy()
+    expected[[0, 3]] = 7
+    for view, rest in ((ds, expected), (ds.filter("id >= 2"), expected[2:])):
+        (batch,) = ps.Loader(view, 5, fill={"x": 7})
+        np.testing.assert_array_equal(batch["x"], rest)
+    with pytest.raises(ps.SchemaError, match="a value is missing") as caught:
+        next(iter(ps.Loader(ds.filter("id >= 2"), 5)))
+    assert (caught.value.field, caught.value.record) == ("x", 3)
+    (batch,) = ps.Loader(ds, 5, columns=["id"])
+    assert list(batch) == ["id"]

@@ -16,7 +16,7 @@
 | everything else | `object[n]` of Python values |
 
 A missing list becomes an empty list. A missing number is an error that names the record, unless `fill` gives a
-replacement. Missing text, bytes and other values become None.
+replacement; it also fills missing lists of fixed size, and missing tensors. Missing text, bytes and other values become None.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from penstock.errors import SchemaError
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.loader._padding import ArrayOptions, ColumnOptions, has_offsets, is_tensor
 
+_MISSING = "a value is missing, and NumPy's numbers have no missing values"
+
 
 def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
     """Convert the columns of a batch to arrays, by name, as the table of this module describes."""
@@ -43,7 +45,11 @@ def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
         try:
             array = _as_array(column, options.of(name))
         except SchemaError as error:
-            raise error.at(field=name) from None
+            error.at(field=name)
+            if error.message == _MISSING:
+                value = -1 if pa.types.is_dictionary(column.type) else 0
+                error.hint = f"columns= without it, or fill={{{error.field!r}: {value}}}"
+            raise error from None
         dtype = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
         found[name] = array if dtype is None else _of_dtype(array, dtype.decode("utf-8", "replace"))
     return found
@@ -113,16 +119,20 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
     if not array.null_count:
         return array
     if fill is None:
-        missing = array.is_null()
-        record = missing.index(True).as_py()
-        raise SchemaError(
-            "a value is missing, and NumPy's numbers have no missing values",
-            record=record,
-            hint="fill={name: value}, or schema= with features.FixedLen(..., default=...) if the records are Examples",
-        )
-    if pa.types.is_nested(array.type):
-        raise SchemaError("fill= replaces missing numbers, not missing lists")
+        raise SchemaError(_MISSING, record=array.is_null().index(True).as_py())
     return array.fill_null(fill)
+
+
+def _slots(array: Any, fill: Any) -> pa.Array:
+    """The values of fixed-size lists, null in missing lists. If `fill` is None, a missing list is an error."""
+    if not array.null_count:
+        return array.flatten()
+    if fill is None:
+        raise SchemaError(_MISSING, record=array.is_null().index(True).as_py())
+    size = array.type.list_size
+    values = array.values.slice(array.offset * size, len(array) * size)
+    missing = np.repeat(array.is_null().to_numpy(zero_copy_only=False), size)
+    return values.take(pa.array(np.arange(len(values)), mask=missing))
 
 
 def _flat(array: pa.Array, fill: Any) -> np.ndarray:
@@ -144,9 +154,9 @@ def _flat(array: pa.Array, fill: Any) -> np.ndarray:
 
 def _tensor(array: Any, fill: Any) -> Any:
     type_ = array.type
-    values = _filled(array.storage, fill)
+    values = _slots(array.storage, fill)
     try:
-        tensor = _values(values.flatten(), fill).reshape(len(array), *type_.shape)
+        tensor = _values(values, fill).reshape(len(array), *type_.shape)
     except SchemaError as error:
         raise of_record(error, prod(type_.shape)) from None
     order = type_.permutation
@@ -157,7 +167,7 @@ def _fixed(array: Any, fill: Any) -> Any:
     shape = [len(array)]
     try:
         while pa.types.is_fixed_size_list(array.type):
-            values = _filled(array, None).flatten()
+            values = _slots(array, fill)
             shape.append(array.type.list_size)
             array = values
         return _values(array, fill).reshape(shape)
@@ -231,7 +241,7 @@ def list_parts(array: Any) -> tuple[np.ndarray, Any]:
     if not pa.types.is_fixed_size_list(array.type):
         return _offsets(array)
     starts = np.arange(len(array) + 1, dtype=np.int64) * array.type.list_size
-    return starts, _filled(array, None).flatten()
+    return starts, _slots(array, None)
 
 
 def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
