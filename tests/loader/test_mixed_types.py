@@ -144,3 +144,28 @@ def test_a_common_integer_type_holds_every_value(
 @given(one=st.sampled_from(FLOATS), other=st.sampled_from(FLOATS))
 def test_a_common_float_type_is_the_wider(one: pa.DataType, other: pa.DataType) -> None:
     assert common_type(one, other) == max(one, other, key=lambda type_: type_.bit_width)
+
+
+@pytest.mark.parametrize("path_type", [pa.string(), pa.null()], ids=str)
+@pytest.mark.parametrize("flip", [False, True])
+def test_images_of_hugging_face_mix_with_bytes(
+    tmp_path: Path, path_type: pa.DataType, flip: bool
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 5, 3), np.uint8)
+    files = [bytes(one) for one in ps.encode_images(pixels, "png").storage.to_pylist()]
+    kind = pa.struct([("bytes", pa.binary()), ("path", path_type)])
+    structs = pa.array([{"bytes": one, "path": None} for one in files[:2]], kind)
+    pq.write_table(pa.table({"image": structs}), tmp_path / "hf.parquet")
+    ps.write({"image": files[2:]}, tmp_path / "plain.tfrecord")
+    other = pa.array([{"bytes": one} for one in files[:2]])
+    pq.write_table(pa.table({"image": other}), tmp_path / "bare.parquet")
+    sets = [ps.open(tmp_path / "hf.parquet"), ps.open(tmp_path / "plain.tfrecord")]
+    (batch,) = ps.Loader(sets[::-1] if flip else sets, 8, decode={"image": ps.Image()})
+    np.testing.assert_array_equal(batch["image"], np.roll(pixels, 2, 0) if flip else pixels)
+    sets[1] = ps.open(tmp_path / "bare.parquet")
+    (batch,) = ps.Loader(sets[::-1] if flip else sets, 8, decode={"image": ps.Image()})
+    np.testing.assert_array_equal(batch["image"], pixels[[0, 1, 0, 1]])
+    ps.write({"image": [1, 2]}, tmp_path / "numbers.parquet")
+    sets[1] = ps.open(tmp_path / "numbers.parquet")
+    with pytest.raises(ps.SchemaError, match="different types"):
+        ps.Loader(sets, 8)

@@ -22,6 +22,7 @@ from penstock.datasets.take import empty, reordered, take
 from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
+from penstock.payloads.images import bytes_of
 
 Taken = tuple[pa.RecordBatch, np.ndarray]
 """Records, and their indices among those requested."""
@@ -259,6 +260,9 @@ def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
     # Bits such as those of bfloat16 cannot be widened.
     dtypes = {(field.metadata or {}).get(DTYPE_KEY) for field in fields}
     found = reduce(_common_type, types) if len(dtypes) == 1 else None
+    if found is None and any(map(_is_picture, types)):
+        types = [pa.binary() if _is_picture(type_) else type_ for type_ in types]
+        found = reduce(_common_type, types)
     if found is None:
         names = {
             _described(field.metadata, type_) for field, type_ in zip(fields, types, strict=True)
@@ -268,7 +272,7 @@ def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
             field=first.name,
             hint="schema= of open, or columns= without it",
         )
-    if found == types[0] and found != _LABELS:
+    if found == types[0] == _bare(first.type) and found != _LABELS:
         found = first.type
     return first.with_type(found).with_nullable(any(field.nullable for field in fields))
 
@@ -292,6 +296,12 @@ def _bare(type_: Any) -> pa.DataType:
     return storage_of(type_) if isinstance(type_, ImageType) else type_
 
 
+def _is_picture(type_: Any) -> bool:
+    """Whether values are Hugging Face's structs of the bytes and the path of an image."""
+    names = {field.name for field in type_} if pa.types.is_struct(type_) else set[str]()
+    return "bytes" in names and names <= {"bytes", "path"}
+
+
 def _as(array: Any, type_: pa.DataType) -> pa.Array:
     """Convert bytes to images, images to bytes, and class labels and other values to the common type."""
     if array.type == type_:
@@ -300,6 +310,8 @@ def _as(array: Any, type_: pa.DataType) -> pa.Array:
         names = array.dictionary.cast(pa.string())
         return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
     bare = array.storage if isinstance(array.type, ImageType) else array
+    if _is_picture(bare.type) and not pa.types.is_struct(type_):
+        bare = bytes_of(bare)
     stored = storage_of(type_) if isinstance(type_, ImageType) else type_
     if bare.type != stored:
         bare = cast_values(bare, stored)
