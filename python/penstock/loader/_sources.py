@@ -259,10 +259,7 @@ def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
     types = [_bare(field.type) for field in fields]
     # Bits such as those of bfloat16 cannot be widened.
     dtypes = {(field.metadata or {}).get(DTYPE_KEY) for field in fields}
-    found = reduce(_common_type, types) if len(dtypes) == 1 else None
-    if found is None and any(map(_is_picture, types)):
-        types = [pa.binary() if _is_picture(type_) else type_ for type_ in types]
-        found = reduce(_common_type, types)
+    found = _type_of_all(types) if len(dtypes) == 1 else None
     if found is None:
         names = {
             _described(field.metadata, type_) for field, type_ in zip(fields, types, strict=True)
@@ -272,9 +269,17 @@ def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
             field=first.name,
             hint="schema= of open, or columns= without it",
         )
-    if found == types[0] == _bare(first.type) and found != _LABELS:
+    if found == types[0] and found != _LABELS:
         found = first.type
     return first.with_type(found).with_nullable(any(field.nullable for field in fields))
+
+
+def _type_of_all(types: Sequence[pa.DataType]) -> pa.DataType | None:
+    """A type that holds the values of all; bytes for images that some datasets store as structs."""
+    found = reduce(_common_type, types)
+    if found is None and any(map(_is_picture, types)):
+        found = reduce(_common_type, [pa.binary() if _is_picture(t) else t for t in types])
+    return found
 
 
 def _common_type(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:

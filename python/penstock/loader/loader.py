@@ -55,8 +55,8 @@ class Loader:
     loads on any rank of any number of ranks.
 
     Args:
-        data: a Dataset; or a list or dict of Datasets, which are concatenated. They need the same columns; `columns`
-            or `Dataset.select` leaves others out, and `Dataset.rename` gives columns one name.
+        data: a Dataset; or a list or dict of Datasets with the same columns, which are concatenated: `columns` or
+            `Dataset.select` leaves others out, and `Dataset.rename` gives columns one name.
         batch_size: records in a batch, on each rank.
         order: the order of the records: penstock.Sequential(), Shuffled(seed), …
         drop_last: leave out the records at the end that do not fill a batch on every rank.
@@ -80,8 +80,8 @@ class Loader:
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
             the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
-            of sizes. The lengths are read once, and kept in the index. `uneven` applies to each bucket's last step.
-            With an order that repeats or omits records, the number of batches may differ between epochs.
+            of sizes. The lengths are read once, and kept in the index. `uneven` applies to each bucket's last step. If
+            the order repeats or omits records, epochs may differ in the number of batches.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
             given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
             once to find the names when it is constructed.
@@ -232,9 +232,7 @@ class Loader:
     @property
     def position(self) -> int:
         """How many records of that epoch all ranks together have delivered before the next batch."""
-        if self.buckets is not None:
-            return sum(self.buckets.counts(*self._at))
-        return self._at[1]
+        return self._at[1] if self.buckets is None else sum(self.buckets.counts(*self._at))
 
     @property
     def place(self) -> tuple[int, int]:
