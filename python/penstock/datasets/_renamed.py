@@ -69,7 +69,7 @@ class RenamedFiles(Files):
         return RenamedReader(self.base.reader(shard), self.schema, self.stored)
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        names = [self.stored.get(name, name) for name in batch.schema.names]
+        names = [self.stored[field.name] for field in batch.schema]
         self.base.check_fields(shard, _named(batch, names))
 
     @property

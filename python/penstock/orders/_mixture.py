@@ -59,7 +59,7 @@ def _whole_weights(weights: Sequence[float]) -> list[int]:
 
 def _counts(whole: Sequence[int], length: int) -> list[int]:
     """How many of the first positions of a mixture belong to each dataset."""
-    return list(_core.mixed(whole, 0, 0, length, length, length)[1])
+    return list(_core.mixed(list(whole), 0, 0, length, length, length)[1])
 
 
 @lru_cache(maxsize=16)
