@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 import penstock.tf.distributions as distributions  # noqa: PLR0402 -- the package imports this
-from penstock.tf import probing
+from penstock.tf import graphs, probing
+from penstock.tf.binding import bound
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.missing import absent_from
@@ -113,15 +114,29 @@ def set_seed(seed: int | None) -> None:
         _Global.draws = random.Random(seed)  # noqa: S311
 
 
+def program_seed() -> int | None:
+    """The program's seed; in a function that a dataset calls, the seed when the function was given to it."""
+    call = graphs.current()
+    return _Global.seed if call is None else call.seed
+
+
+def traceable(function: Any) -> graphs.Traced:
+    """A user's function, whose random operations draw as if TensorFlow had traced it now."""
+    return graphs.Traced(bound(function), program_seed())
+
+
 def op_seeds(seed: Any) -> tuple[int, int]:
     """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
     own = None if seed is None else int(seed)
     if probing.is_on():
         return 1, 1
+    call = graphs.current()
+    program = program_seed()
     with _Global.lock:
-        if _Global.seed is not None:
-            drawn = _Global.draws.randint(0, _MOST) if own is None else own
-            pair = _Global.seed % _MOST, drawn % _MOST
+        if program is not None:
+            if own is None:
+                own = _Global.draws.randint(0, _MOST) if call is None else call.own_seed()
+            pair = program % _MOST, own % _MOST
         elif own is not None:
             pair = _DEFAULT_SEED, own % _MOST
         else:
@@ -143,11 +158,16 @@ def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarr
     """Return the next `count` 32-bit numbers for a kind of operation with a seed. They take `blocks` blocks of four."""
     if probing.is_on():
         return np.zeros(count, np.uint32)
-    if seed is None and _Global.seed is None:
+    if seed is None and program_seed() is None:
         return np.frombuffer(
             os.urandom(4 * count), np.uint32
         )  # without seeds, each call draws new numbers
     pair = op_seeds(seed)
+    key, high = words(pair[0]), words(pair[1])
+    call = graphs.current()
+    if call is not None:
+        block = call.sequences.advance(call.operation(), blocks)
+        return _from_block(count, block, key, high)
     # Replaced when the program's seed is set.
     program = _Global.draws
     with _Streams.lock:
@@ -156,7 +176,7 @@ def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarr
         block = _Streams.at.get((kind, *pair), 0)
         if seed is not None:
             _Streams.at[(kind, *pair)] = block + blocks
-    return _from_block(count, block, words(pair[0]), words(pair[1]))
+    return _from_block(count, block, key, high)
 
 
 def _one_block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> np.ndarray:
@@ -281,9 +301,10 @@ def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     given = convert_to_tensor(value)
     if given.ndim == 0 or len(given) < 2:
         return given
-    drawn = next_words("shuffle", len(given), seed, -(-len(given) // _BLOCK)).tolist()
+    most = len(given) - 1
+    drawn = next_words("shuffle", most, seed, -(-most // _BLOCK)).tolist()
     order = list(range(len(given)))
-    for place in range(len(order) - 1):
+    for place in range(most):
         other = place + drawn[place] % (len(order) - place)
         order[place], order[other] = order[other], order[place]
     return given.view(np.ndarray)[order].view(Tensor)
