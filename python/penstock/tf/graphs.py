@@ -36,12 +36,17 @@ class Sequences:
 
 
 class Call:
-    """One call of a traced function. Attribute: seed, the program's seed when the function was traced."""
+    """One call of a traced function.
 
-    __slots__ = ("_operations", "_unseeded", "seed", "sequences")
+    Attributes: seed (the program's seed when the function was traced), sequences, and is_trial (whether the call only
+    finds out what the function does).
+    """
 
-    def __init__(self, seed: int | None, sequences: Sequences) -> None:
+    __slots__ = ("_operations", "_unseeded", "is_trial", "seed", "sequences")
+
+    def __init__(self, seed: int | None, sequences: Sequences, is_trial: bool) -> None:
         self.seed = seed
+        self.is_trial = is_trial
         self.sequences = sequences
         self._operations = self._unseeded = 0
 
@@ -97,7 +102,7 @@ class Function:
 
 
 class Traced(Function):
-    """A function as TensorFlow traces it. Each call of the object itself begins all sequences anew.
+    """A function as TensorFlow traces it. A call of the object itself is a trial.
 
     Args:
         function: the user's function.
@@ -111,15 +116,15 @@ class Traced(Function):
         self._sequences = None if call is None else call.sequences.inner(call.operation())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._run(Sequences(), args, kwargs)
+        return self._run(Sequences(), args, kwargs, is_trial=True)
 
     def opened(self) -> Callable[..., Any]:
         """The function for one iterator, in which the sequences go on from call to call."""
         sequences = self._sequences or part(self, Sequences)
         return lambda *args, **kwargs: self._run(sequences, args, kwargs)
 
-    def _run(self, sequences: Sequences, args: Any, kwargs: Any) -> Any:
-        before, _STATE.call = _STATE.call, Call(self.seed, sequences)
+    def _run(self, sequences: Sequences, args: Any, kwargs: Any, *, is_trial: bool = False) -> Any:
+        before, _STATE.call = _STATE.call, Call(self.seed, sequences, is_trial)
         try:
             return self.function(*args, **kwargs)
         finally:

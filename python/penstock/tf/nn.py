@@ -8,6 +8,12 @@ import numpy as np
 
 from penstock.tf.arithmetic import tanh
 from penstock.tf.arrays import tensor
+from penstock.tf.cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+    weighted_cross_entropy_with_logits,
+)
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.missing import absent_from
 from penstock.tf.more_math import (
@@ -34,10 +40,14 @@ __all__ = [
     "relu",
     "relu6",
     "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
     "softmax",
+    "softmax_cross_entropy_with_logits",
     "softplus",
+    "sparse_softmax_cross_entropy_with_logits",
     "tanh",
     "top_k",
+    "weighted_cross_entropy_with_logits",
     "zero_fraction",
 ]
 

@@ -28,7 +28,8 @@ from penstock.tf.data.op import (
 from penstock.tf.data.tracing import traced
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.graphs import opened
-from penstock.tf.random import Philox, stateless_doubles
+from penstock.tf.random import stateless_doubles
+from penstock.tf.seeds import Philox
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 

@@ -11,7 +11,7 @@ from penstock.tf.data.interleaving import FlatMap, Interleave
 from penstock.tf.data.mapping import Filter, Map, Scan, TakeWhile
 from penstock.tf.data.op import Op, as_element, call
 from penstock.tf.graphs import Function, opened
-from penstock.tf.random import traceable
+from penstock.tf.seeds import traceable
 
 
 class op_of(Function):  # noqa: N801 -- used like a function
