@@ -70,6 +70,81 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+def _branches(t: Any) -> Any:
+    def augmented(x: Any) -> Any:
+        p = _u(t)
+        if p > 0.6:
+            return t.stack([_u(t), _u(t), p])
+        if p > 0.3:
+            a = _u(t)
+        elif p > 0.1:
+            a = _u(t) + 10.0
+        else:
+            a = 0.0
+        for _ in range(2):
+            if _u(t) < 0.5:
+                a = a + _u(t)
+        return t.stack([a, p, _u(t)])
+
+    return _range(t, 12).map(augmented)
+
+
+def _helped(t: Any) -> Any:
+    def helper(p: Any) -> Any:
+        if p > 0.5:
+            return _u(t)
+        return _u(t) + _u(t)
+
+    def augmented(x: Any) -> Any:
+        a = helper(_u(t)) if _u(t) > 0.5 else 0.0
+        return a, helper(_u(t)), _u(t)
+
+    return _range(t, 12).map(augmented)
+
+
+def _expressions(t: Any) -> Any:
+    def augmented(x: Any) -> Any:
+        a = _u(t) if x % 2 == 0 else 1.0
+        return a, _u(t)
+
+    return _range(t, 6).map(augmented)
+
+
+def _nested(t: Any) -> Any:
+    def augmented(x: Any) -> Any:
+        a = 0.0
+        if x > 1:
+            if _u(t) > 0.5 and x > 2:
+                a = _u(t)
+            a = a + _u(t)
+        b = t.cond(x % 2 == 0, lambda: _u(t) + _u(t), lambda: _u(t))
+        return a, b, t.map_fn(lambda y: y * _u(t), t.range(3.0)), _u(t)
+
+    return _range(t, 9).map(augmented)
+
+
+def _functions(t: Any) -> Any:
+    @t.function
+    def first(x: Any) -> Any:
+        return x + _u(t)
+
+    @t.function(reduce_retracing=True)
+    def second(x: Any) -> Any:
+        return x * _u(t) + _u(t)
+
+    return _range(t, 4).map(lambda x: (_u(t), second(first(1.0)), _u(t)))
+
+
+PROGRAMS |= {
+    "branches": _branches,
+    "branches of helpers": _helped,
+    "conditional expressions": _expressions,
+    "nested branches, cond and map_fn": _nested,
+    "decorated functions": _functions,
+    "a branch without a tensor": lambda t: _range(t).map(lambda x: _u(t) if t else x),
+}
+
+
 def found(t: Any, program: Program, seed: int | None = 5) -> list[np.ndarray]:
     """Two iterations of a program's dataset, and a number that is drawn afterwards."""
     t.random.set_seed(seed)

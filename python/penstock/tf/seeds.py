@@ -119,16 +119,21 @@ def traceable(function: Any) -> graphs.Traced:
 
 def op_seeds(seed: Any) -> tuple[int, int]:
     """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
-    own = None if seed is None else int(seed)
     if probing.is_on():
         return 1, 1
-    call = graphs.current()
-    program = program_seed()
+    call, program = graphs.current(), program_seed()
+    own = None if seed is None else int(seed)
+    if call is not None and program is not None:
+        own = call.operation(own)[1]
+    return _pair(own, program)
+
+
+def _pair(own: int | None, program: int | None) -> tuple[int, int]:
+    """The pair of seeds for those of an operation and the program."""
     with _Global.lock:
         if program is not None:
-            if own is None:
-                own = _Global.draws.randint(0, _MOST) if call is None else call.own_seed()
-            pair = program % _MOST, own % _MOST
+            drawn = _Global.draws.randint(0, _MOST) if own is None else own
+            pair = program % _MOST, drawn % _MOST
         elif own is not None:
             pair = _DEFAULT_SEED, own % _MOST
         else:
@@ -152,21 +157,28 @@ def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarr
         return np.zeros(count, np.uint32)
     if seed is None and program_seed() is None:
         return fresh_words(count)  # without seeds, each call draws new numbers
-    pair = op_seeds(seed)
-    key, high = words(pair[0]), words(pair[1])
     call = graphs.current()
-    if call is not None:
-        block = call.sequences.advance(call.operation(), blocks)
-        return from_block(count, block, key, high)
+    if call is None:
+        pair = op_seeds(seed)
+        block = _advanced((kind, *pair), 0 if seed is None else blocks)
+    else:
+        operation, own = call.operation(None if seed is None else int(seed))
+        pair = _pair(own, call.seed)
+        block = call.sequences.advance(operation, blocks)
+    return from_block(count, block, words(pair[0]), words(pair[1]))
+
+
+def _advanced(stream: tuple[str, int, int], blocks: int) -> int:
+    """The position of the operations with the same seeds, which then moves by a number of blocks."""
     # Replaced when the program's seed is set.
     program = _Global.draws
     with _Streams.lock:
         if _Streams.program is not program:
             _Streams.program, _Streams.at = program, {}
-        block = _Streams.at.get((kind, *pair), 0)
-        if seed is not None:
-            _Streams.at[(kind, *pair)] = block + blocks
-    return from_block(count, block, key, high)
+        block = _Streams.at.get(stream, 0)
+        if blocks:
+            _Streams.at[stream] = block + blocks
+    return block
 
 
 def one_block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> np.ndarray:

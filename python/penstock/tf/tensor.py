@@ -8,11 +8,12 @@ quotients of small integers, and the printed form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import currentframe
 from typing import Any
 
 import numpy as np
 
-from penstock.tf import probing
+from penstock.tf import graphs, probing
 from penstock.tf.dtypes import DType, as_dtype, of_array, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.shapes import TensorShape, TensorSpec
@@ -126,6 +127,9 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def __bool__(self) -> bool:
         if probing.is_on():
             return probing.decision()
+        call = graphs.current()
+        if call is not None:
+            call.decide(currentframe())
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
 
     def __arrow_array__(self, type: Any = None) -> Any:
