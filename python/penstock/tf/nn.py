@@ -56,6 +56,13 @@ def _array(value: Any) -> np.ndarray[Any, Any]:
     return convert_to_tensor(value).view(np.ndarray)
 
 
+def _floats(value: Any, name: str) -> np.ndarray[Any, Any]:
+    given = _array(value)
+    if given.dtype.kind in "biuO":
+        raise InvalidArgumentError(None, None, f"{given.dtype} tensors have no {name}: use tf.cast")
+    return given
+
+
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """exp(x) divided by its sum along a dimension, by default the last.
 
@@ -64,7 +71,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
         >>> tf.nn.softmax([0.0, 0.0]).numpy()
         array([0.5, 0.5], dtype=float32)
     """
-    given = _array(logits)
+    given = _floats(logits, "softmax")
     over = -1 if axis is None else axis
     powers = np.exp(given - np.max(given, axis=over, keepdims=True))
     return tensor(powers / np.sum(powers, axis=over, keepdims=True))
@@ -72,7 +79,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """The logarithm of `softmax`."""
-    given = _array(logits)
+    given = _floats(logits, "log_softmax")
     over = -1 if axis is None else axis
     given = given - np.max(given, axis=over, keepdims=True)
     return tensor(given - np.log(np.sum(np.exp(given), axis=over, keepdims=True)))
