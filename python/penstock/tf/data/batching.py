@@ -303,14 +303,20 @@ class RaggedBatch(Batch):
             return stack(values, place)
         from penstock.tf.ragged_tensor import RaggedTensor
 
-        rank = _ragged_rank(self._shape(place))
+        sizes = self._shape(place)
+        rank = _ragged_rank(sizes)
         shapes = [tuple(np.shape(value)) for value in values]
-        lengths = [
-            np.concatenate([np.full(math.prod(s[:axis]), s[axis], self._dtype) for s in shapes])
-            for axis in range(rank)
-        ]
         flat = [np.reshape(v, (-1, *s[rank:])) for v, s in zip(values, shapes, strict=True)]
-        return RaggedTensor.from_nested_row_lengths(np.concatenate(flat), lengths)
+        made: Any = np.concatenate(flat).view(Tensor)
+        for axis in reversed(range(rank)):
+            rows = [np.full(math.prod(s[:axis]), s[axis], self._dtype) for s in shapes]
+            lengths = np.concatenate(rows)
+            if sizes[axis] is None:
+                made = RaggedTensor.from_row_lengths(made, lengths)
+            else:
+                made = RaggedTensor.from_uniform_row_length(made, sizes[axis], len(lengths))
+                made = made.with_row_splits_dtype(self._dtype)
+        return made
 
     def _shape(self, place: int) -> TensorShape:
         return flatten(self.source.spec(), lists=False)[place].shape
