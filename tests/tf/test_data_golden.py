@@ -12,7 +12,7 @@ import pytest
 import penstock.tf as tf
 from penstock.tf.features import FixedLenFeature, VarLenFeature
 from penstock.tf.parsing import parse_single_example
-from penstock.tf.random import Philox
+from penstock.tf.seeds import Philox
 
 
 @pytest.fixture

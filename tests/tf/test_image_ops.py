@@ -11,7 +11,7 @@ import pytest
 
 import penstock.tf as ps
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.random import set_seed
+from penstock.tf.seeds import set_seed
 
 tf: Any = pytest.importorskip("tensorflow")
 

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import sqlite3
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,12 @@ def test_names_of_tensorflow_1_mean_what_they_meant(tmp_path: Any) -> None:
     "symbol",
     [
         "tf.compat.v1.Session",
-        "tf.compat.v1.image.ssim",
+        "tf.compat.v1.image.ssim_multiscale",
         "tf.config.optimizer",
         "tf.debugging.assert_shapes",
         "tf.math.lgamma",
         "tf.ragged.cross",
-        "tf.random.categorical",
+        "tf.random.stateless_categorical",
         "tf.sparse.cross",
         "tf.strings.unicode_script",
     ],
@@ -201,6 +202,13 @@ def _written(path: str) -> None:
     ps.write({"record": [b"one", b"two"]}, path, payload="raw", overwrite=True)
 
 
+def _folder_of_images(path: str) -> Any:
+    folder = Path(path).parent / "images" / "cat"
+    folder.mkdir(parents=True)
+    (folder / "1.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros([8, 8, 3], tf.uint8)).numpy())
+    return ps.open(folder.parent)[0]
+
+
 def _sql() -> Any:
     rows = sqlite3.connect(":memory:").execute("select 7")
     return next(iter(tf.data.Dataset.from_generator(lambda: (r[0] for r in rows), tf.int32, [])))
@@ -238,8 +246,9 @@ WAYS: dict[str, Any] = {
         tf.train.Example().SerializeToString()
     ),
     "tf.io.matching_files": tf.io.matching_files,
-    "import keras, and write keras instead of tf.keras: the fit of keras takes datasets of penstock.tf": lambda p: (
-        importlib.util.find_spec("keras") or pytest.skip("there is no Keras")
+    NEAREST["tf.keras"]: lambda p: (
+        _folder_of_images(p),
+        importlib.util.find_spec("keras") or pytest.skip("there is no Keras"),
     ),
     "numpy.linalg, which takes tensors of penstock.tf": lambda p: np.linalg.qr(tf.ones([2, 2])),
     "numpy.fft, which takes tensors of penstock.tf": lambda p: np.fft.fft(tf.ones([4])),

@@ -24,6 +24,8 @@ EVEN = {
     "a shape of a tensor": lambda t: t.random.uniform(t.shape(t.zeros([2, 3]))),
     "shuffled": lambda t: t.random.shuffle(t.range(10)),
     "shuffled rows": lambda t: t.random.shuffle(t.reshape(t.range(14), [7, 2]), seed=4),
+    "shuffled five": lambda t: t.random.shuffle(t.range(5), seed=4),
+    "shuffled nine": lambda t: t.random.shuffle(t.range(9), seed=4),
     "shuffled one": lambda t: t.random.shuffle([5]),
     "stateless": lambda t: t.random.stateless_uniform([4], [1, 2], 0, 1 << 50, t.int64),
     "of all integers": lambda t: t.random.stateless_uniform([4], [1, 2], None, None, t.int32),

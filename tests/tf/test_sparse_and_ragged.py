@@ -227,3 +227,23 @@ def test_a_ragged_tensor_has_a_length_and_gives_its_rows() -> None:
 )
 def test_raw_bytes_become_numbers_as_in_tensorflow(program: Any) -> None:
     alike(lambda tf: program(tf.io.decode_raw, tf))
+
+
+@pytest.mark.parametrize("shape", [[None, 3], [None, None], [2, None], [None, None, 2], [2, 3]])
+def test_ragged_batches_are_ragged_up_to_the_last_unknown_size(shape: list[int | None]) -> None:
+    def batches(t: Any) -> list[Any]:
+        def make() -> Any:
+            for number in range(3):
+                yield np.full([number + 1 if s is None else s for s in shape], number, np.float32)
+
+        signature = t.TensorSpec(shape, t.float32)
+        dataset = t.data.Dataset.from_generator(make, output_signature=signature).ragged_batch(2)
+        spec = dataset.element_spec
+        found: list[Any] = [spec.shape.as_list(), getattr(spec, "ragged_rank", 0)]
+        for batch in dataset:
+            flat = getattr(batch, "flat_values", batch)
+            lengths = [row.numpy().tolist() for row in getattr(batch, "nested_row_splits", ())]
+            found += [batch.shape.as_list(), lengths, flat.numpy().tolist()]
+        return found
+
+    assert batches(ours) == batches(theirs)

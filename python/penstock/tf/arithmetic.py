@@ -13,6 +13,7 @@ import numpy as np
 
 from penstock.tf.dtypes import as_dtype, string
 from penstock.tf.errors import InvalidArgumentError, UnimplementedError
+from penstock.tf.refusals import no_zero, refusing
 from penstock.tf.tensor import Tensor, beside, convert_to_tensor, numpy_dtype
 
 
@@ -90,6 +91,7 @@ def elementwise_of_two(
         refused: the kinds of NumPy dtypes that have no such operation in TensorFlow.
         error: what tensors of two dtypes, or of a refused kind, raise.
     """
+    compute = refusing(numpys)
 
     def operation(x: Any, y: Any, name: str | None = None) -> Tensor:
         first, second = two(x, y, error)
@@ -103,7 +105,7 @@ def elementwise_of_two(
             raise _refusal(
                 error, f"{as_dtype(kind).name} tensors have no {operation.__name__}: use tf.cast"
             )
-        return np.asarray(numpys(first, second)).view(Tensor)
+        return np.asarray(compute(first, second)).view(Tensor)
 
     operation.__doc__ = words
     operation.__name__ = operation.__qualname__ = numpys.__name__
@@ -135,14 +137,33 @@ def _quotient(x: Tensor, y: Tensor) -> Any:
     return x / y
 
 
-add = elementwise_of_two(np.add, "The sum, value by value.", "b")
+_add = elementwise_of_two(np.add, "The sum, value by value.", "b")
+
+
+def add(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """The sum, value by value. Two tensors have the same dtype; a Python number as `x` counts as a tensor.
+
+    Raises:
+        InvalidArgumentError: operands of two dtypes, or shapes that do not fit each other.
+    """
+    first = x if isinstance(x, np.ndarray) else convert_to_tensor(x)
+    try:
+        return _add(first, y)
+    except TypeError as error:
+        raise InvalidArgumentError(None, None, str(error)) from None
+
+
 subtract = elementwise_of_two(np.subtract, "The difference, value by value.", "bO")
 multiply = elementwise_of_two(np.multiply, "The product, value by value.", "bO")
 divide = truediv = elementwise_of_two(
     _quotient, "The quotient, value by value; integers also give floats.", "bO", TypeError
 )
-floordiv = elementwise_of_two(np.floor_divide, "The quotient rounded down, value by value.", "bO")
-floormod = mod = elementwise_of_two(np.mod, "The remainder of floordiv, value by value.", "bO")
+floordiv = elementwise_of_two(
+    no_zero(np.floor_divide), "The quotient rounded down, value by value.", "bO"
+)
+floormod = mod = elementwise_of_two(
+    no_zero(np.mod), "The remainder of floordiv, value by value.", "bO"
+)
 pow = elementwise_of_two(np.power, "The power, value by value.", "bO")
 maximum = elementwise_of_two(np.maximum, "The greater value of the two.", "bO")
 minimum = elementwise_of_two(np.minimum, "The lesser value of the two.", "bO")
@@ -154,10 +175,10 @@ greater = elementwise_of_two(np.greater, "Whether the first value is greater.", 
 greater_equal = elementwise_of_two(
     np.greater_equal, "Whether the first value is greater or equal.", "bO"
 )
-logical_and = elementwise_of_two(np.logical_and, "Whether both values are true.")
-logical_or = elementwise_of_two(np.logical_or, "Whether one of the two values is true.")
+logical_and = elementwise_of_two(np.logical_and, "Whether both values are true.", "iufcO")
+logical_or = elementwise_of_two(np.logical_or, "Whether one of the two values is true.", "iufcO")
 _matmul = elementwise_of_two(np.matmul, "The product of matrices.", "bO")
-logical_not = elementwise(np.logical_not, "Whether values are false.")
+logical_not = elementwise(np.logical_not, "Whether values are false.", "iufcO")
 abs = elementwise(np.abs, "The absolute values.", "bO")
 negative = elementwise(np.negative, "The values with the opposite sign.", "ubO")
 sign = elementwise(np.sign, "-1, 0 or 1 for each value.", "ubO")
@@ -238,15 +259,26 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return np.asarray(np.where(chosen, first, second)).view(Tensor)
 
 
+def _name_of(value: np.ndarray[Any, Any]) -> str:
+    return as_dtype(value.dtype).name
+
+
 def _reduced(numpys: Callable[..., Any], words: str, *, keeps_dtype: bool) -> Callable[..., Tensor]:
+    compute = refusing(numpys)
+
     def reduction(
         input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
     ) -> Tensor:
         if hasattr(input_tensor, "row_splits"):
             return _reduced_rows(reduction, input_tensor, axis, keepdims)
         value = convert_to_tensor(input_tensor).view(np.ndarray)
+        if keeps_dtype and value.dtype.kind in "bO":
+            raise _refusal(
+                InvalidArgumentError,
+                f"{_name_of(value)} tensors have no such reduction: use tf.cast",
+            )
         over = None if axis is None else tuple(int(a) for a in np.atleast_1d(np.asarray(axis)))
-        found = np.asarray(numpys(value, axis=over, keepdims=keepdims))
+        found = np.asarray(compute(value, axis=over, keepdims=keepdims))
         return (found.astype(value.dtype) if keeps_dtype else found).view(Tensor)
 
     reduction.__doc__ = (

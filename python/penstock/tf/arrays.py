@@ -13,6 +13,7 @@ import numpy as np
 from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.refusals import refusing
 from penstock.tf.shapes import TensorShape
 from penstock.tf.tensor import Tensor, beside, convert_to_tensor
 
@@ -116,6 +117,7 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
     return tuple(int(s) for s in np.atleast_1d(np.asarray(shape, np.int64)))
 
 
+@refusing
 def expand_dims(input: Any, axis: int, name: str | None = None) -> Tensor:
     """The tensor with a dimension of size 1 inserted at `axis`."""
     return tensor(np.expand_dims(convert_to_tensor(input), int(axis)))
@@ -134,6 +136,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None) -> Tensor:
         raise InvalidArgumentError(None, None, f"Can not squeeze: {error}") from error
 
 
+@refusing
 def transpose(a: Any, perm: Any = None, conjugate: bool = False, name: str | None = None) -> Tensor:
     """The dimensions in another order; reversed by default."""
     value = convert_to_tensor(a)
@@ -371,9 +374,16 @@ def strided_slice(
 def boolean_mask(
     tensor: Any, mask: Any, axis: int | None = None, name: str = "boolean_mask"
 ) -> Tensor:
-    """The slices for which the mask is true."""
+    """The slices for which the mask is true.
+
+    Raises:
+        ValueError: a mask of another shape.
+    """
     value, chosen = convert_to_tensor(tensor), np.asarray(mask, bool)
     lead = (builtins.slice(None),) * (axis or 0)
+    masked = np.shape(value)[len(lead) : len(lead) + chosen.ndim]
+    if masked != chosen.shape:
+        raise ValueError(f"Shapes {masked} and {chosen.shape} are incompatible")
     return value[(*lead, chosen)]
 
 
@@ -382,6 +392,7 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     return np.flip(convert_to_tensor(tensor), sizes_of(axis)).view(Tensor)
 
 
+@refusing
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """The tensor repeated `multiples` times along each dimension."""
     return tensor(np.tile(convert_to_tensor(input), sizes_of(multiples)))
@@ -392,11 +403,13 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
     return tensor(np.repeat(convert_to_tensor(input), np.asarray(repeats), axis))
 
 
+@refusing
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """The tensor expanded to a larger shape, by NumPy's broadcasting rules."""
     return tensor(np.broadcast_to(convert_to_tensor(input), sizes_of(shape)))
 
 
+@refusing
 def pad(
     tensor: Any,
     paddings: Any,

@@ -9,12 +9,14 @@ import numpy as np
 from penstock.tf.arrays import sizes_of, tensor
 from penstock.tf.dtypes import as_dtype, string
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.refusals import refusing
 from penstock.tf.tensor import Tensor, constant, convert_to_tensor
 
 _WIDTHS = [np.dtype(name) for name in ("int32", "int64", "float16", "float32", "float64")]
 """The possible dtypes of a range. It has the dtype of its arguments that comes last in this list."""
 
 
+@refusing
 def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     """A tensor filled with one value."""
     return tensor(np.full(sizes_of(dims), constant(value)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf import probing
+from penstock.tf import graphs, probing
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import flatten, map_structure, pack_sequence_as
@@ -30,11 +30,12 @@ def function(func: Callable[..., Any] | None = None, **options: Any) -> Any:
         >>> double(tf.constant(4)).numpy()
         np.int32(8)
     """
-    return function_with_options if func is None else func
+    return function_with_options if func is None else function_with_options(func)
 
 
 def function_with_options(func: Callable[..., Any]) -> Callable[..., Any]:
     """The decorator that `tf.function(...)` returns."""
+    graphs.as_graph(func)
     return func
 
 
@@ -171,7 +172,9 @@ def cond(
     """Call one of two functions, depending on a condition, and return its result."""
     assert true_fn is not None
     assert false_fn is not None
-    return true_fn() if is_true(pred) else false_fn()
+    holds = is_true(pred)
+    with graphs.inside("true" if holds else "false"):
+        return true_fn() if holds else false_fn()
 
 
 def is_true(pred: Any) -> bool:
@@ -189,7 +192,10 @@ def map_fn(fn: Callable[..., Any], elems: Any, dtype: Any = None, **options: Any
     """
     parts = map_structure(_argument, elems)
     rows = zip(*flatten(parts), strict=True)
-    results = [fn(pack_sequence_as(parts, row)) for row in rows]
+    results = [
+        each(pack_sequence_as(parts, row))
+        for row, each in zip(rows, graphs.rounds(fn), strict=False)
+    ]
     if not results:
         return _none_of(fn, parts)
     return map_structure(lambda *leaves: np.stack(leaves).view(Tensor), *results)

@@ -31,7 +31,8 @@ NEAREST: dict[str, str] = {
     "tf.io.decode_webp": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
     "tf.io.encode_proto": "SerializeToString of a message, in a function given to Dataset.map",
     "tf.io.match_filenames_once": "tf.io.matching_files",
-    "tf.keras": "import keras, and write keras instead of tf.keras: the fit of keras takes datasets of penstock.tf",
+    "tf.keras": "import keras, and write keras instead of tf.keras: the fit of keras takes datasets of penstock.tf; "
+    "in place of keras.utils.image_dataset_from_directory, which needs TensorFlow, ps.open(folder)",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
     "tf.lookup": "a dict, in a function given to Dataset.map",
     "tf.Session": "no session: values are computed immediately",

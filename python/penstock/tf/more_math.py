@@ -48,8 +48,16 @@ def reciprocal(x: Any, name: str | None = None) -> Tensor:
 
 
 def sigmoid(x: Any, name: str | None = None) -> Tensor:
-    """The logistic function, 1 / (1 + exp(-x))."""
+    """The logistic function, 1 / (1 + exp(-x)).
+
+    Raises:
+        InvalidArgumentError: values that are not floats.
+    """
     given = _lasting(x)
+    if given.dtype.kind in "biuO":
+        raise InvalidArgumentError(
+            None, None, f"{given.dtype} tensors have no sigmoid: use tf.cast"
+        )
     return tensor((1 / (1 + np.exp(-given))).astype(given.dtype))
 
 

@@ -8,6 +8,12 @@ import numpy as np
 
 from penstock.tf.arithmetic import tanh
 from penstock.tf.arrays import tensor
+from penstock.tf.cross_entropy import (
+    sigmoid_cross_entropy_with_logits,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
+    weighted_cross_entropy_with_logits,
+)
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.missing import absent_from
 from penstock.tf.more_math import (
@@ -34,16 +40,27 @@ __all__ = [
     "relu",
     "relu6",
     "sigmoid",
+    "sigmoid_cross_entropy_with_logits",
     "softmax",
+    "softmax_cross_entropy_with_logits",
     "softplus",
+    "sparse_softmax_cross_entropy_with_logits",
     "tanh",
     "top_k",
+    "weighted_cross_entropy_with_logits",
     "zero_fraction",
 ]
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
     return convert_to_tensor(value).view(np.ndarray)
+
+
+def _floats(value: Any, name: str) -> np.ndarray[Any, Any]:
+    given = _array(value)
+    if given.dtype.kind in "biuO":
+        raise InvalidArgumentError(None, None, f"{given.dtype} tensors have no {name}: use tf.cast")
+    return given
 
 
 def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
@@ -54,7 +71,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
         >>> tf.nn.softmax([0.0, 0.0]).numpy()
         array([0.5, 0.5], dtype=float32)
     """
-    given = _array(logits)
+    given = _floats(logits, "softmax")
     over = -1 if axis is None else axis
     powers = np.exp(given - np.max(given, axis=over, keepdims=True))
     return tensor(powers / np.sum(powers, axis=over, keepdims=True))
@@ -62,7 +79,7 @@ def softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Te
 
 def log_softmax(logits: Any, axis: int | None = None, name: str | None = None) -> Tensor:
     """The logarithm of `softmax`."""
-    given = _array(logits)
+    given = _floats(logits, "log_softmax")
     over = -1 if axis is None else axis
     given = given - np.max(given, axis=over, keepdims=True)
     return tensor(given - np.log(np.sum(np.exp(given), axis=over, keepdims=True)))

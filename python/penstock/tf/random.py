@@ -1,185 +1,47 @@
-"""TensorFlow's random numbers: Philox4x32-10, and the seeds of operations.
-
-Source: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011). TensorFlow uses their
-generator with ten rounds; the layout of counters is TensorFlow's.
-"""
+"""TensorFlow's random numbers, the same for the same seeds."""
 
 from __future__ import annotations
 
 import math
-import os
-import random
-import threading
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 import penstock.tf.distributions as distributions  # noqa: PLR0402 -- the package imports this
-from penstock.tf import probing
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.generators import Generator, get_global_generator, set_global_generator
 from penstock.tf.missing import absent_from
+from penstock.tf.seeds import (
+    BLOCK,
+    LOW,
+    RESERVED,
+    next_words,
+    one_block,
+    philox_blocks,
+    set_seed,
+    words,
+)
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
-_LOW = np.uint64(0xFFFFFFFF)
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_INCREMENTS = 0x9E3779B9, 0xBB67AE85
-_ROUNDS = 10
-_DEFAULT_SEED = 87654321
-"""The global seed if only the operation has one."""
-_BLOCK = 4
-_RESERVED = 256
-"""Blocks that TensorFlow reserves for each number, so that no two operations share one."""
-_MOST = 2**31 - 1
+__all__ = [
+    "Generator",
+    "categorical",
+    "experimental",
+    "get_global_generator",
+    "normal",
+    "set_global_generator",
+    "set_seed",
+    "shuffle",
+    "split",
+    "stateless_normal",
+    "stateless_uniform",
+    "truncated_normal",
+    "uniform",
+]
+
 _STATELESS_KEY = 0x3EC8F720, 0x02461E29
-
-
-def philox_blocks(counters: list[Any], key: tuple[Any, Any]) -> np.ndarray:
-    """Blocks of four numbers each.
-
-    Args:
-        counters: the four words of the counter, each a number or a uint64 array of n.
-        key: the two words of the key, in the same form.
-
-    Returns:
-        uint32[n, 4].
-    """
-    c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(c, np.uint64) for c in counters))
-    low, high = key
-    shift = np.uint64(32)
-    for _ in range(_ROUNDS):
-        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c1, c2, c3 = (
-            (p1 >> shift) ^ c1 ^ np.uint64(low),
-            p1 & _LOW,
-            (p0 >> shift) ^ c3 ^ np.uint64(high),
-            p0 & _LOW,
-        )
-        low, high = (low + _INCREMENTS[0]) & 0xFFFFFFFF, (high + _INCREMENTS[1]) & 0xFFFFFFFF
-    return np.stack([c0, c1, c2, c3], axis=-1).astype(np.uint32).reshape(-1, 4)
-
-
-def words(number: int) -> tuple[int, int]:
-    """The low and the high 32 bits of a 64-bit number."""
-    return number & 0xFFFFFFFF, (number >> 32) & 0xFFFFFFFF
-
-
-class Philox:
-    """The sequence of 32-bit numbers for a pair of seeds.
-
-    Example:
-        >>> from penstock.tf.random import Philox
-        >>> [hex(number) for number in Philox(0, 0).take(2)]
-        ['0x6627e8d5', '0xe169c58d']
-    """
-
-    def __init__(self, seed: int, seed2: int) -> None:
-        self._key = words(seed)
-        self._high = words(seed2)
-        self._next = 0
-
-    def take(self, count: int) -> np.ndarray:
-        """The next numbers, uint32[count]."""
-        first, self._next = self._next, self._next + count
-        blocks = np.arange(first // 4, -(-self._next // 4), dtype=np.uint64)
-        counters = [blocks & _LOW, blocks >> np.uint64(32), *self._high]
-        return philox_blocks(counters, self._key).reshape(-1)[first % 4 :][:count]
-
-
-class _Global:
-    """The program's seed, and the generator for operations without a seed of their own."""
-
-    seed: int | None = None
-    draws = random.Random()  # noqa: S311 -- the very generator that TensorFlow draws from
-    lock = threading.Lock()
-
-
-def set_seed(seed: int | None) -> None:
-    """Set the seed of the program: operations made from now on are repeatable.
-
-    Args:
-        seed (int): any number; None: unset it.
-
-    Example:
-        >>> import penstock.tf as tf
-        >>> tf.random.set_seed(1)
-        >>> [int(x) for x in tf.data.Dataset.range(5).shuffle(5)]
-        [1, 2, 0, 4, 3]
-        >>> tf.random.set_seed(None)
-    """
-    with _Global.lock:
-        _Global.seed = seed
-        _Global.draws = random.Random(seed)  # noqa: S311
-
-
-def op_seeds(seed: Any) -> tuple[int, int]:
-    """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
-    own = None if seed is None else int(seed)
-    if probing.is_on():
-        return 1, 1
-    with _Global.lock:
-        if _Global.seed is not None:
-            drawn = _Global.draws.randint(0, _MOST) if own is None else own
-            pair = _Global.seed % _MOST, drawn % _MOST
-        elif own is not None:
-            pair = _DEFAULT_SEED, own % _MOST
-        else:
-            drawn = os.urandom(14)
-            pair = int.from_bytes(drawn[:7], "little"), int.from_bytes(drawn[7:], "little")
-    return (0, _MOST) if pair == (0, 0) else pair
-
-
-class _Streams:
-    """The position in the sequence of each pair of seeds: an operation continues where the last one with the same seeds
-    ended, until the program's seed is set again."""
-
-    lock = threading.Lock()
-    program: Any = None
-    at: ClassVar[dict[tuple[str, int, int], int]] = {}
-
-
-def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
-    """Return the next `count` 32-bit numbers for a kind of operation with a seed. They take `blocks` blocks of four."""
-    if probing.is_on():
-        return np.zeros(count, np.uint32)
-    if seed is None and _Global.seed is None:
-        return np.frombuffer(
-            os.urandom(4 * count), np.uint32
-        )  # without seeds, each call draws new numbers
-    pair = op_seeds(seed)
-    # Replaced when the program's seed is set.
-    program = _Global.draws
-    with _Streams.lock:
-        if _Streams.program is not program:
-            _Streams.program, _Streams.at = program, {}
-        block = _Streams.at.get((kind, *pair), 0)
-        if seed is not None:
-            _Streams.at[(kind, *pair)] = block + blocks
-    return _from_block(count, block, words(pair[0]), words(pair[1]))
-
-
-def _one_block(counter: tuple[int, int, int, int], key: tuple[int, int]) -> np.ndarray:
-    """One block, without NumPy, which takes ten times longer for it."""
-    c0, c1, c2, c3 = counter
-    low, high = key
-    for _ in range(_ROUNDS):
-        p0, p1 = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c1, c2, c3 = (
-            (p1 >> 32) ^ c1 ^ low,
-            p1 & 0xFFFFFFFF,
-            (p0 >> 32) ^ c3 ^ high,
-            p0 & 0xFFFFFFFF,
-        )
-        low, high = (low + _INCREMENTS[0]) & 0xFFFFFFFF, (high + _INCREMENTS[1]) & 0xFFFFFFFF
-    return np.array([c0, c1, c2, c3], np.uint32)
-
-
-def _from_block(count: int, block: int, key: tuple[int, int], high: tuple[int, int]) -> np.ndarray:
-    if count <= _BLOCK:
-        return _one_block((*words(block), *high), key)[:count]
-    numbers = np.arange(block, block - (-count // _BLOCK), dtype=np.uint64)
-    return philox_blocks([numbers & _LOW, numbers >> np.uint64(32), *high], key).reshape(-1)[:count]
 
 
 def uniform(
@@ -217,7 +79,7 @@ def uniform(
     count = math.prod(sizes)
 
     def take(number: int) -> np.ndarray:
-        return next_words(f"uniform {kind.name}", number, seed, count * _RESERVED)
+        return next_words(f"uniform {kind.name}", number, seed, count * RESERVED)
 
     return distributions.uniform(take, sizes, minval, maxval, kind)
 
@@ -242,7 +104,7 @@ def normal(
         Tensor of the shape and dtype.
     """
     kind, sizes = as_dtype(dtype), distributions.sizes(shape)
-    blocks = math.prod(sizes) * _RESERVED
+    blocks = math.prod(sizes) * RESERVED
 
     def take(number: int) -> np.ndarray:
         return next_words(f"normal {kind.name}", number, seed, blocks)
@@ -261,8 +123,8 @@ def truncated_normal(
     """Like `normal`, but without numbers that are more than two standard deviations from the mean."""
     kind, sizes = as_dtype(dtype), distributions.sizes(shape)
     count = math.prod(sizes)
-    groups = -(-count // _BLOCK)
-    drawn = next_words("truncated", groups * _RESERVED * _BLOCK, seed, count * _RESERVED)
+    groups = -(-count // BLOCK)
+    drawn = next_words("truncated", groups * RESERVED * BLOCK, seed, count * RESERVED)
     return distributions.truncated(drawn.reshape(groups, -1), sizes, mean, stddev, kind)
 
 
@@ -281,12 +143,55 @@ def shuffle(value: Any, seed: Any = None, name: str | None = None) -> Tensor:
     given = convert_to_tensor(value)
     if given.ndim == 0 or len(given) < 2:
         return given
-    drawn = next_words("shuffle", len(given), seed, -(-len(given) // _BLOCK)).tolist()
+    most = len(given) - 1
+    drawn = next_words("shuffle", most, seed, -(-most // BLOCK)).tolist()
     order = list(range(len(given)))
-    for place in range(len(order) - 1):
+    for place in range(most):
         other = place + drawn[place] % (len(order) - place)
         order[place], order[other] = order[other], order[place]
     return given.view(np.ndarray)[order].view(Tensor)
+
+
+def categorical(
+    logits: Any, num_samples: Any, dtype: Any = None, seed: Any = None, name: str | None = None
+) -> Tensor:
+    """Random class numbers.
+
+    Args:
+        logits: the logarithms of the classes' probabilities, up to a constant, [rows, classes].
+        num_samples: class numbers for each row.
+        dtype: int64 or int32.
+        seed, name: as for `uniform`.
+
+    Returns:
+        Tensor[rows, num_samples].
+
+    Raises:
+        InvalidArgumentError: logits of another rank.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.random.categorical([[0.0, float("-inf")]], 3).numpy().tolist()
+        [[0, 0, 0]]
+    """
+    given = convert_to_tensor(logits).view(np.ndarray).astype(np.float64)
+    if given.ndim != 2:
+        message = f"logits should be a matrix, got shape {list(given.shape)}"
+        raise InvalidArgumentError(None, None, message)
+    rows, count = len(given), int(num_samples)
+    blocks = rows * -(-count // BLOCK) * BLOCK * 2 * RESERVED
+    drawn = next_words("categorical", 2 * rows * count, seed, blocks)
+    numbers = distributions.doubles(drawn[::2], drawn[1::2]).reshape(rows, count)
+    finite = np.isfinite(given)
+    most = np.max(given, axis=1, keepdims=True, where=finite, initial=-np.inf)
+    parts = np.exp(np.where(finite, given, -np.inf) - np.where(np.isfinite(most), most, 0))
+    sums = np.cumsum(parts, axis=1)
+    found = [
+        np.searchsorted(row, wanted * row[-1], "right")
+        for row, wanted in zip(sums, numbers, strict=True)
+    ]
+    kind = as_dtype(dtype or "int64").dtype
+    return np.array(found, kind).reshape(rows, count).view(Tensor)
 
 
 def stateless_doubles(seeds: np.ndarray) -> np.ndarray:
@@ -309,11 +214,11 @@ def _stateless_bits(count: int, seed: Any) -> np.ndarray:
     if pair.shape != (2,):
         raise InvalidArgumentError(None, None, f"seed must have shape [2], not {list(pair.shape)}")
     first, second = (int(s) & 0xFFFFFFFFFFFFFFFF for s in pair)
-    m0, m1, m2, m3 = _one_block((*words(first), *words(second)), _STATELESS_KEY).tolist()
-    if count <= _BLOCK:
-        return _one_block((0, 0, m2, m3), (m0, m1))[:count]
+    m0, m1, m2, m3 = one_block((*words(first), *words(second)), _STATELESS_KEY).tolist()
+    if count <= BLOCK:
+        return one_block((0, 0, m2, m3), (m0, m1))[:count]
     blocks = np.arange(-(-count // 4), dtype=np.uint64)
-    return philox_blocks([blocks & _LOW, blocks >> np.uint64(32), m2, m3], (m0, m1)).reshape(-1)[
+    return philox_blocks([blocks & LOW, blocks >> np.uint64(32), m2, m3], (m0, m1)).reshape(-1)[
         :count
     ]
 
@@ -393,6 +298,11 @@ def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
     return stateless_uniform([int(num), 2], given, None, None, given.dtype)
 
 
-experimental = SimpleNamespace(stateless_split=split)
+experimental = SimpleNamespace(
+    Generator=Generator,
+    stateless_split=split,
+    get_global_generator=get_global_generator,
+    set_global_generator=set_global_generator,
+)
 
 __getattr__ = absent_from("tf.random")

@@ -8,13 +8,16 @@ quotients of small integers, and the printed form.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from inspect import currentframe
 from typing import Any
 
 import numpy as np
 
-from penstock.tf import probing
+from penstock.tf import graphs, probing
 from penstock.tf.dtypes import DType, as_dtype, of_array, string
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.mixed_lists import first_of, of_list
+from penstock.tf.refusals import no_zero, refusing
 from penstock.tf.shapes import TensorShape, TensorSpec
 
 _NUMPY_DTYPE: Any = np.ndarray.dtype
@@ -72,9 +75,9 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
             key = int(key)
         try:
             found = np.ndarray.__getitem__(self, key)
-        except IndexError:
+        except IndexError as error:
             if not probing.is_on():
-                raise
+                raise InvalidArgumentError(None, None, str(error)) from None
             found = _placeholder_of(self, key)
         return found if isinstance(found, Tensor) else _scalar(found, self.dtype)
 
@@ -98,11 +101,15 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
 
     def __eq__(self, other: object) -> Any:
         given = False if other is None else beside(self, other)
-        return given if given is NotImplemented or other is None else np.equal(self, given)
+        return (
+            given if given is NotImplemented or other is None else _compared(np.equal, self, given)
+        )
 
     def __ne__(self, other: object) -> Any:
         given = True if other is None else beside(self, other)
-        return given if given is NotImplemented or other is None else np.not_equal(self, given)
+        if given is NotImplemented or other is None:
+            return given
+        return _compared(np.not_equal, self, given)
 
     def __neg__(self) -> Any:
         return np.negative(_signed(self))
@@ -126,6 +133,9 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
     def __bool__(self) -> bool:
         if probing.is_on():
             return probing.decision()
+        call = graphs.current()
+        if call is not None:
+            call.decide(currentframe())
         return bool(self.numpy()) if self.ndim == 0 else bool(self.view(np.ndarray))
 
     def __arrow_array__(self, type: Any = None) -> Any:
@@ -176,6 +186,14 @@ def beside(tensor: Tensor, other: Any, error: type[Exception] = InvalidArgumentE
     return NotImplemented if hasattr(other, "with_values") else _tensor(other, as_dtype(wanted))
 
 
+def _added(tensor: Tensor, other: Any, error: type[Exception]) -> Any:
+    """The other operand of a sum. TensorFlow makes a tensor of it first, so the error is that of two tensors."""
+    try:
+        return beside(tensor, other, error)
+    except TypeError as refusal:
+        raise _error(error, str(refusal)) from None
+
+
 def _fits(number: int, dtype: np.dtype[Any]) -> bool:
     if dtype.kind == "i":
         return (number if number >= 0 else ~number) >> (8 * dtype.itemsize - 1) == 0
@@ -201,6 +219,14 @@ def _plain(value: Any) -> Any:
 
 def _as_tensor(value: Any) -> Any:
     return np.asarray(value).view(Tensor) if isinstance(value, (np.ndarray, np.generic)) else value
+
+
+def _compared(numpys: Any, one: Tensor, other: Any) -> Any:
+    """Whether values are equal, or differ: tensors of shapes that do not fit each other differ."""
+    try:
+        return numpys(one, other)
+    except ValueError:
+        return _as_tensor(np.bool_(numpys is np.not_equal))
 
 
 def _beside_scalar(result: Any, function: Any, operands: tuple[Any, Any]) -> Any:
@@ -233,9 +259,10 @@ def _give_operator(
         refused: the kinds of NumPy dtypes that have no such operation in TensorFlow.
         error: what tensors of other dtypes raise.
     """
+    numpys = refusing(numpys)
 
     def forward(self: Tensor, other: Any) -> Any:
-        given = beside(self, other, error)
+        given = (_added if name == "add" else beside)(self, other, error)
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
@@ -262,8 +289,8 @@ for _operator, _numpys, _refused in [
     ("add", np.add, "b"),
     ("sub", np.subtract, "bO"),
     ("mul", np.multiply, "O"),
-    ("floordiv", np.floor_divide, "bO"),
-    ("mod", np.mod, "bO"),
+    ("floordiv", no_zero(np.floor_divide), "bO"),
+    ("mod", no_zero(np.mod), "bO"),
     ("pow", np.power, "bO"),
     ("matmul", np.matmul, "bO"),
     ("and", np.bitwise_and, "fcO"),
@@ -356,6 +383,8 @@ def _tensor(value: Any, dtype: DType | None) -> Tensor:
     if isinstance(value, Tensor) and (dtype is None or dtype == value.dtype):
         return value
     is_numpy = hasattr(value, "__array__")  # also columns and tables of pandas
+    if isinstance(value, (list, tuple)):
+        dtype = of_list(value, dtype)
     array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
     if array.dtype.kind in "SUO":
         return _strings(array, dtype)
@@ -384,7 +413,7 @@ def _converted(
 
 def _of_python(array: np.ndarray[Any, Any], value: Any) -> DType | None:
     """The dtype of a tensor made from Python values; None for NumPy's choice."""
-    first = _first(value)
+    first = first_of(value)
     if hasattr(first, "__array__") and not isinstance(first, np.integer):
         return None
     if array.dtype.kind == "f":
@@ -395,14 +424,8 @@ def _of_python(array: np.ndarray[Any, Any], value: Any) -> DType | None:
     return None
 
 
-def _first(value: Any) -> Any:
-    while isinstance(value, (list, tuple)) and value:
-        value = value[0]
-    return value
-
-
 def _holds_text(value: Any) -> bool:
-    first = _first(value)
+    first = first_of(value)
     return isinstance(first, (str, bytes)) or (isinstance(first, Tensor) and first.dtype == object)
 
 

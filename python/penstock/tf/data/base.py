@@ -12,6 +12,7 @@ import numpy as np
 from penstock.tf.data.op import INFINITE, Op, elements
 from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.errors import OutOfRangeError
+from penstock.tf.graphs import Opened, opening
 from penstock.tf.missing import missing
 from penstock.tf.nest import map_structure
 from penstock.tf.tensor import Tensor
@@ -29,7 +30,8 @@ class Iterator:
 
     def __init__(self, op: Op) -> None:
         self.op = op
-        self._stream = elements(op.open())
+        with opening(Opened()):
+            self._stream = elements(op.open())
 
     def __iter__(self) -> Iterator:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
@@ -302,12 +303,26 @@ class RaggedBatch(Batch):
             return stack(values, place)
         from penstock.tf.ragged_tensor import RaggedTensor
 
-        splits = np.cumsum([0, *map(len, values)]).astype(self._dtype)
-        return RaggedTensor.from_row_splits(np.concatenate(values), splits)
+        sizes = self._shape(place)
+        rank = _ragged_rank(sizes)
+        shapes = [tuple(np.shape(value)) for value in values]
+        flat = [np.reshape(v, (-1, *s[rank:])) for v, s in zip(values, shapes, strict=True)]
+        made: Any = np.concatenate(flat).view(Tensor)
+        for axis in reversed(range(rank)):
+            rows = [np.full(math.prod(s[:axis]), s[axis], self._dtype) for s in shapes]
+            lengths = np.concatenate(rows)
+            if sizes[axis] is None:
+                made = RaggedTensor.from_row_lengths(made, lengths)
+            else:
+                made = RaggedTensor.from_uniform_row_length(made, sizes[axis], len(lengths))
+                made = made.with_row_splits_dtype(self._dtype)
+        return made
+
+    def _shape(self, place: int) -> TensorShape:
+        return flatten(self.source.spec(), lists=False)[place].shape
 
     def _is_fixed(self, place: int) -> bool:
-        shape = flatten(self.source.spec(), lists=False)[place].shape
-        return shape.is_fully_defined()
+        return self._shape(place).is_fully_defined()
 
     def spec(self) -> Any:
         size = self.size if self.drops else None
@@ -315,9 +330,15 @@ class RaggedBatch(Batch):
         def ragged(leaf: Any) -> Any:
             if type(leaf) is not TensorSpec or not leaf.shape or leaf.shape.is_fully_defined():
                 return batched_spec(leaf, size)
-            return RaggedTensorSpec([size, *leaf.shape], leaf.dtype, 1, self._dtype)
+            rank = _ragged_rank(leaf.shape)
+            return RaggedTensorSpec([size, *leaf.shape], leaf.dtype, rank, self._dtype)
 
         return map_structure(ragged, self.source.spec(), lists=False)
+
+
+def _ragged_rank(shape: TensorShape) -> int:
+    """The ragged dimensions of a batch: all up to the last that has no known size."""
+    return max((axis + 1 for axis, size in enumerate(shape.as_list()) if size is None), default=1)
 
 
 class Rebatch(Op):

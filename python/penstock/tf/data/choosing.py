@@ -12,6 +12,7 @@ from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import INFINITE, UNKNOWN, Op, Stream, elements, merged_specs, whole
 from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.graphs import Opened, opening, part
 from penstock.tf.nest import flatten, pack_sequence_as, packer
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
@@ -156,14 +157,16 @@ class Repeat(Op):
     def open(self) -> Stream:
         if self.number == 0:
             return iter(())
-        stream = self.source.open()
+        again = part(self, Opened)
+        with opening(again):
+            stream = self.source.open()
         if self.number == 1:
             return stream
         if isinstance(stream, Blocks):
-            return stream.like(self._repeated(stream))
-        return self._repeated(stream)
+            return stream.like(self._repeated(stream, again))
+        return self._repeated(stream, again)
 
-    def _repeated(self, stream: Any) -> Iterator[Any]:
+    def _repeated(self, stream: Any, again: Opened) -> Iterator[Any]:
         for epoch in count(1):
             is_empty = True
             for each in stream:
@@ -178,7 +181,8 @@ class Repeat(Op):
                 if not isinstance(_acting(self.source), Shuffle):
                     self.source.begin()
                 return
-            stream = self.source.open()
+            with opening(again):
+                stream = self.source.open()
 
     def cardinality(self) -> int:
         known = self.source.cardinality()

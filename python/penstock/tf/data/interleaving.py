@@ -27,7 +27,9 @@ from penstock.tf.data.op import (
 )
 from penstock.tf.data.tracing import traced
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.random import Philox, stateless_doubles
+from penstock.tf.graphs import opened
+from penstock.tf.random import stateless_doubles
+from penstock.tf.seeds import Philox
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
@@ -75,19 +77,19 @@ class Interleave(Op):
             raise InvalidArgumentError(None, None, "`block_length` must be > 0", found=self.block)
 
     def open(self) -> Stream:
-        inputs = elements(self.source.open())
+        inputs, made = elements(self.source.open()), opened(self.function)
         try:
             first = next(inputs, None)
-            stream = None if first is None else self.function(first).open()
+            stream = None if first is None else made(first).open()
         except Exception as error:
             # Raised when an element is requested, like every other error.
             return _raised(error)
         if stream is None:
             return iter(())
-        opened = chain([stream], (self.function(element).open() for element in inputs))
+        streams = chain([stream], (made(element).open() for element in inputs))
         if isinstance(stream, Blocks) and not stream.batched:
-            return stream.like(_Columns(stream, opened, self.cycle, self.block).run())
-        return _in_turns(map(elements, opened), self.cycle, self.block)
+            return stream.like(_Columns(stream, streams, self.cycle, self.block).run())
+        return _in_turns(map(elements, streams), self.cycle, self.block)
 
     def spec(self) -> Any:
         found = traced(lambda element: self.function(element).spec(), self.source.spec())

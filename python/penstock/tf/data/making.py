@@ -15,7 +15,7 @@ from penstock.tf.data.sources import Generator, Range, Tensors, TensorSlices, si
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import map_structure
 from penstock.tf.patterns import matching
-from penstock.tf.random import op_seeds
+from penstock.tf.seeds import op_seeds
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 

@@ -30,6 +30,7 @@ from penstock.tf.data.op import (
 )
 from penstock.tf.data.parsing_blocks import Plan, plan_of
 from penstock.tf.data.tracing import traced
+from penstock.tf.graphs import opened
 from penstock.tf.nest import flatten
 from penstock.tf.recognised import Recording, record
 from penstock.tf.shapes import TensorSpec
@@ -89,7 +90,7 @@ class Map(Op):
             plan = None if recording is None else plan_of(recording)
             if plan is not None:
                 return self._planned(stream, plan), None
-        own = mapped(self.function)
+        own = mapped(opened(self.function))
         return stream, own if before is None else _after(before, own)
 
     def _planned(self, stream: Blocks, plan: Plan) -> Stream:
@@ -292,21 +293,24 @@ class Filter(Op):
 
     def __init__(self, source: Op, predicate: Callable[..., Any]) -> None:
         self.source = source
-        self.decide = _decider(predicate)
+        self.predicate = predicate
 
     def open(self) -> Stream:
         stream = self.source.open()
         if isinstance(stream, Blocks):
-            return stream.like(self._blocks(stream))
-        return filter(self.decide, stream)
+            return stream.like(self._blocks(stream, self._decider()))
+        return filter(self._decider(), stream)
 
-    def _blocks(self, blocks: Blocks) -> Iterator[AnyBlock]:
+    def _decider(self) -> Callable[[Any], bool]:
+        return _decider(opened(self.predicate))
+
+    def _blocks(self, blocks: Blocks, decide: Callable[[Any], bool]) -> Iterator[AnyBlock]:
         for block in blocks:
             kept: list[int] = []
             failure = None
             for number, element in enumerate(blocks.like(iter((block,))).elements()):
                 try:
-                    if self.decide(element):
+                    if decide(element):
                         kept.append(number)
                 except Exception as error:
                     failure = error
@@ -329,7 +333,7 @@ class TakeWhile(Filter):
     """The elements before the first for which a function returns False."""
 
     def open(self) -> Stream:
-        for_all = self.decide
+        for_all = self._decider()
 
         def taken(values: Iterator[Any]) -> Iterator[Any]:
             for element in values:
@@ -349,12 +353,12 @@ class Scan(Op):
         self.function = function
 
     def open(self) -> Stream:
-        return self._run(elements(self.source.open()))
+        return self._run(elements(self.source.open()), opened(self.function))
 
-    def _run(self, values: Iterator[Any]) -> Iterator[Any]:
+    def _run(self, values: Iterator[Any], function: Callable[..., Any]) -> Iterator[Any]:
         state = self.state
         for element in values:
-            made = self.function(state, element)
+            made = function(state, element)
             if not isinstance(made, (tuple, list)) or len(made) != 2:
                 raise TypeError(
                     "The `scan_func` must return a pair comprising the new state and the output value."

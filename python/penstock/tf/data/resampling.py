@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf.data.op import Op, Stream, call, elements
-from penstock.tf.random import Philox, op_seeds
+from penstock.tf.seeds import Philox, op_seeds
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor, convert_to_tensor
 

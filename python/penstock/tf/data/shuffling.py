@@ -16,7 +16,7 @@ import numpy as np
 from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.op import UNKNOWN, Op, Stream, is_looking, whole
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.random import Philox, op_seeds
+from penstock.tf.seeds import Philox, op_seeds
 
 DRAWN = 4096
 """How many numbers are drawn in one call."""

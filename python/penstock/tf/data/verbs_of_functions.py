@@ -5,24 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.tf.binding import bound
 from penstock.tf.data.base import Base
 from penstock.tf.data.grouping import Groups
 from penstock.tf.data.interleaving import FlatMap, Interleave
 from penstock.tf.data.mapping import Filter, Map, Scan, TakeWhile
 from penstock.tf.data.op import Op, as_element, call
+from penstock.tf.graphs import Function, opened
+from penstock.tf.seeds import traceable
 
 
-def op_of(function: Callable[..., Any]) -> Callable[[Any], Op]:
+class op_of(Function):  # noqa: N801 -- used like a function
     """Convert a function from an element to a dataset to a function that returns the dataset's op."""
 
-    def made(element: Any) -> Op:
-        dataset = call(function, element)
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, element: Any) -> Op:
+        dataset = call(self._function, element)
         if not isinstance(dataset, Base):
             raise TypeError(f"`map_func` must return a `Dataset` object. Got {type(dataset)}.")
         return dataset.op
 
-    return made
+    def opened(self) -> op_of:
+        """The function for one iterator."""
+        return op_of(opened(self._function))
 
 
 class FunctionVerbs(Base):
@@ -56,7 +62,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(3).map(lambda x: x * 2)]
             [0, 2, 4]
         """
-        return self.of(Map(self.op, bound(map_func), num_parallel_calls))
+        return self.of(Map(self.op, traceable(map_func), num_parallel_calls))
 
     def group_by_window(
         self,
@@ -92,7 +98,9 @@ class FunctionVerbs(Base):
                 "Must pass either the `window_size` argument or the `window_size_func` argument."
             )
         size_of = window_size_func or (lambda key: window_size)
-        return self.of(Groups(self.op, bound(key_func), bound(reduce_func), bound(size_of)))
+        return self.of(
+            Groups(self.op, traceable(key_func), traceable(reduce_func), traceable(size_of))
+        )
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements for which a function returns True.
@@ -105,11 +113,11 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tf.data.Dataset.range(5).filter(lambda x: x % 2 == 0)]
             [0, 2, 4]
         """
-        return self.of(Filter(self.op, bound(predicate)))
+        return self.of(Filter(self.op, traceable(predicate)))
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Any:
         """The elements before the first for which a function returns False."""
-        return self.of(TakeWhile(self.op, bound(predicate)))
+        return self.of(TakeWhile(self.op, traceable(predicate)))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[..., Any], name: str | None = None
@@ -122,7 +130,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in sums]
             [0, 1, 3, 6]
         """
-        return self.of(Scan(self.op, initial_state, bound(scan_func)))
+        return self.of(Scan(self.op, initial_state, traceable(scan_func)))
 
     def reduce(
         self, initial_state: Any, reduce_func: Callable[..., Any], name: str | None = None
@@ -135,8 +143,9 @@ class FunctionVerbs(Base):
             6
         """
         state = as_element(initial_state)
+        function = traceable(reduce_func).opened()
         for element in self:
-            state = as_element(reduce_func(state, element))
+            state = as_element(function(state, element))
         return state
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Any:
@@ -148,7 +157,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in counts.flat_map(lambda n: tf.data.Dataset.range(n))]
             [0, 0, 1]
         """
-        return self.of(FlatMap(self.op, op_of(bound(map_func))))
+        return self.of(FlatMap(self.op, op_of(traceable(map_func))))
 
     def interleave(
         self,
@@ -178,7 +187,7 @@ class FunctionVerbs(Base):
             >>> [int(x) for x in tens.interleave(lambda n: tf.data.Dataset.range(n, n + 2), 2)]
             [10, 20, 11, 21]
         """
-        made = op_of(bound(map_func))
+        made = op_of(traceable(map_func))
         return self.of(Interleave(self.op, made, cycle_length, block_length, num_parallel_calls))
 
     def apply(self, transformation_func: Callable[..., Any]) -> Any:

@@ -30,6 +30,7 @@ from penstock.tf.image.augment import (
     stateless_random_jpeg_quality,
     stateless_random_saturation,
 )
+from penstock.tf.image.boxes import draw_bounding_boxes, non_max_suppression
 from penstock.tf.image.colours import (
     adjust_brightness,
     adjust_contrast,
@@ -60,6 +61,7 @@ from penstock.tf.image.distorted_box import (
     stateless_sample_distorted_bounding_box,
 )
 from penstock.tf.image.resizing import ResizeMethod, crop_and_resize, resize, resize_with_pad
+from penstock.tf.image.similarity import extract_patches, ssim
 from penstock.tf.missing import absent_from
 from penstock.tf.pixel_types import convert_image_dtype
 
@@ -81,14 +83,17 @@ __all__ = [
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "draw_bounding_boxes",
     "encode_jpeg",
     "encode_png",
     "extract_jpeg_shape",
+    "extract_patches",
     "flip_left_right",
     "flip_up_down",
     "grayscale_to_rgb",
     "hsv_to_rgb",
     "is_jpeg",
+    "non_max_suppression",
     "pad_to_bounding_box",
     "per_image_standardization",
     "psnr",
@@ -107,6 +112,7 @@ __all__ = [
     "rgb_to_hsv",
     "rot90",
     "sample_distorted_bounding_box",
+    "ssim",
     "stateless_random_brightness",
     "stateless_random_contrast",
     "stateless_random_crop",

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.image.draws import stateless_words
-from penstock.tf.random import next_words
+from penstock.tf.seeds import next_words
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _F = np.float32

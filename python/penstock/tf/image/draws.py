@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.random import next_words, stateless_uniform
+from penstock.tf.random import stateless_uniform
+from penstock.tf.seeds import next_words
 from penstock.tf.tensor import Tensor
 
 _RESERVED = 256
