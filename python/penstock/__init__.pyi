@@ -8,6 +8,7 @@ from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
 from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
 from penstock.datasets.open import open as open
+from penstock.datasets.packed import packed as packed
 from penstock.errors import (
     ChangedError as ChangedError,
     ChecksumError as ChecksumError,

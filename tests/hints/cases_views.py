@@ -81,20 +81,9 @@ def longer_than_all_buckets() -> Case:
     return Case(lambda: bucketed(data, buckets=few), advised, "a bucket of 6, or truncate=True")
 
 
-def lengths_of_damaged_records() -> Case:
-    damaged()
-
-    def advised() -> None:
-        cli("repair a.tfrecord --into b.tfrecord")
-        assert seen(bucketed(ps.open("b.tfrecord"))) == list(range(1, 6))
-
-    return Case(lambda: bucketed(ps.open("a.tfrecord", damage="skip")), advised)
-
-
 CASES: Cases = {
     "'scan the view, or write it with penstock.convert and open that'": numbers_of_a_filtered_view,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,
     "'ps.Shuffled, ps.Blocked or ps.Sequential'": an_order_that_selects,
     "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
-    "'penstock repair, and then open the repaired files'": lengths_of_damaged_records,
 }

@@ -16,9 +16,10 @@ from penstock.columns.casts import in_microseconds
 from penstock.columns.records import has_tensors, rows_of
 from penstock.conditions import Where
 from penstock.contract.format import Options
-from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
+from penstock.datasets._chosen import ByCondition, ByNumber
 from penstock.datasets._opened import Opened, Skipped
 from penstock.datasets._types import schema_with
+from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.take import take
@@ -73,9 +74,9 @@ class Dataset(Opened):
             self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self._files, ChosenFiles):
-            base = Dataset(self._call, self._files.base, self._skipped)
-            return Dataset.view, (base, self._files.choice)
+        if isinstance(self._files, ViewFiles):
+            base = Dataset({**self._call, "columns": None}, self._files.base, self._skipped)
+            return _viewed, (base, self._files.view, self._columns)
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
             # The process that unpickles the dataset may have a different current folder.
@@ -258,10 +259,10 @@ class Dataset(Opened):
             raise RecordIndexError(f"no record {wrong} among {len(self)}")
         return self.view(ByNumber.of(numbers, self._files.firsts))
 
-    def view(self, choice: Choice) -> Dataset:
-        """Return a view of some of the records."""
-        files = ChosenFiles(self._files, choice)
-        return Dataset(self._call, files, self._skipped, Skipped(self._regions))
+    def view(self, view: View) -> Dataset:
+        """Return a view, such as one of some of the records."""
+        call = self._call if view.keeps_columns else {**self._call, "columns": None}
+        return Dataset(call, view.files(self._files), self._skipped, Skipped(self._regions))
 
     def whole(self, verb: str) -> Dataset:
         """Return this dataset, for a verb that works on whole files.
@@ -269,10 +270,8 @@ class Dataset(Opened):
         Raises:
             UnsupportedError: it is a view of some of the records.
         """
-        if isinstance(self._files, ChosenFiles):
-            message = (
-                f"{verb} works on whole files, and this dataset is a view of some of their records"
-            )
+        if isinstance(self._files, ViewFiles):
+            message = f"{verb} works on whole files, and this dataset is a view of their records"
             raise UnsupportedError(
                 message, hint="penstock.convert writes the view as files of its own"
             )
@@ -395,10 +394,12 @@ class Dataset(Opened):
 
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""
-        if isinstance(self._files, ChosenFiles):
-            numbers = ByNumber(self._files.choice.numbers(self._files.base))
-            base = Dataset(self._call, self._files.base, self._skipped, self._regions)
-            return base.reopened(**other).view(numbers)
+        if isinstance(self._files, ViewFiles):
+            view = self._files.view.fixed(self._files.base)
+            call = {**self._call, "columns": None}
+            base = Dataset(call, self._files.base, self._skipped, self._regions)
+            columns = other.pop("columns", self._columns)
+            return _viewed(base.reopened(**other), view, columns)
         call, regions = {**self._call, **other}, Skipped(self._regions)
         if "source" in other:
             return dataset_of(call, regions=regions)
@@ -423,6 +424,11 @@ def dataset_of(
         listed=listed,
     )
     return Dataset(call, files, skipped, regions)
+
+
+def _viewed(base: Dataset, view: View, columns: Sequence[str] | None) -> Dataset:
+    shown = base.view(view)
+    return shown if columns is None else shown.select(columns)
 
 
 def check_are_names(columns: Any) -> None:

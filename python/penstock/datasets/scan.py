@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
-from penstock.contract.around import Found, around, is_of_a_batch, place_of
+from penstock.contract.around import Found, around, is_of_a_batch, number_of, place_of
 from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
@@ -253,7 +253,7 @@ class _Around:
                 # Records with damaged headers are already known to be damaged, and are not requested.
                 self._numbers = self._readable.records
                 self._regions += self._readable.skipped
-            elif error.record is None and not is_of_a_batch(error):
+            elif number_of(error) is None and not is_of_a_batch(error):
                 # The position of the fault is unknown, and the record count may be wrong.
                 self._skip_or_raise(error, None, self._chunk.num_records)
                 return
@@ -282,9 +282,10 @@ class _Around:
 
     def _place_of(self, error: PenstockError) -> int | None:
         """The index, among the requested numbers, of the record with an error, or None."""
-        if error.record is None:
+        number = number_of(error)
+        if number is None:
             return None
-        record = place_of(self._reader, self._chunk, error.record)
+        record = place_of(self._reader, self._chunk, number)
         place = int(np.searchsorted(self._numbers, record))
         is_one = place < len(self._numbers) and self._numbers[place] == record
         return place if is_one else None
