@@ -124,12 +124,12 @@ def test_whole_documents_fit_best(
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 9), max_size=200), rows=st.integers(1, 4))
 def test_whole_documents_stay_in_their_window(lengths: list[int], rows: int) -> None:
-    kept = _packing._WINDOW_ROWS
-    _packing._WINDOW_ROWS = rows, rows
+    kept = _packing.WINDOW_ROWS
+    _packing.WINDOW_ROWS = rows, rows
     try:
         packing = whole(np.array(lengths, np.int64), 10)
     finally:
-        _packing._WINDOW_ROWS = kept
+        _packing.WINDOW_ROWS = kept
     assert sorted(packing.records) == np.flatnonzero(lengths).tolist()
     assert (packing.ends - packing.starts == np.array(lengths)[packing.records]).all()
     assert (packing.starts[1:] >= packing.ends[:-1]).all()
@@ -228,7 +228,7 @@ def test_damaged_documents_are_left_out(tmp_path: Path, split: bool) -> None:
     assert rows_of(data) == expected
     assert len(data.damage) == len(ds.damage) == 2
     loader = ps.Loader(data, 4)
-    assert sum((batch["tokens"].tolist() for batch in loader), []) == [
+    assert [row for batch in loader for row in batch["tokens"].tolist()] == [
         row["tokens"] for row in expected
     ]
     with pytest.raises(ps.ChecksumError):
@@ -264,6 +264,7 @@ def test_damage_after_the_lengths_were_read_costs_the_rows_of_the_document(
     before = []
     with pytest.raises(ps.ChecksumError) as caught:
         before += strict.scan(batch_records=1)
+    assert caught.value.record is not None
     assert docs[caught.value.record][0] in bad
     with pytest.raises(ps.ChecksumError):
         strict.take(np.arange(len(strict)))
@@ -296,6 +297,18 @@ def test_a_batch_has_arrays_of_one_shape(tmp_path: Path) -> None:
         "position": ((8, 64), "int32"),
         "mask": ((8, 64), "bool"),
     }
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_the_mask_is_false_in_rows_that_only_fill_a_batch(tmp_path: Path, threads: int) -> None:
+    data = ps.packed(written(tmp_path, documents(LENGTHS)), "tokens", 64, split=False)
+    count = len(data) % 8
+    assert count
+    *_, last = ps.Loader(data, 8, uneven="pad", threads=threads)
+    assert last["mask"].shape == (8, 64)
+    assert not last["mask"][count:].any()
+    assert last["mask"][:count].tolist() == [row["mask"] for row in rows_of(data)[-count:]]
+    assert (last["document"][count:] > 0).any()
 
 
 def test_a_state_of_other_rows_is_refused(tmp_path: Path) -> None:

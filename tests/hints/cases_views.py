@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from steps import Case, Cases, cli
+from steps import Case, Cases
 
 import penstock as ps
 
@@ -81,9 +81,54 @@ def longer_than_all_buckets() -> Case:
     return Case(lambda: bucketed(data, buckets=few), advised, "a bucket of 6, or truncate=True")
 
 
+def documents_longer_than_a_row() -> Case:
+    data = written()
+
+    def whole(length: int, ds: ps.Dataset = data) -> ps.Dataset:
+        return ps.packed(ds, "tokens", length, eos=2, split=False)
+
+    def advised() -> None:
+        assert len(whole(7)) == 4
+        assert len(ps.packed(data, "tokens", 4, eos=2)) == 7
+        assert len(whole(4, data.filter("len(tokens) <= 3"))) == 3
+
+    hint = "length=7, split=True, or ds.filter('len(tokens) <= 3')"
+    return Case(lambda: whole(4), advised, hint)
+
+
+def documents_in_a_column_that_is_added() -> Case:
+    ps.write({"document": [[1, 2], [3]]}, "a.tfrecord")
+
+    def advised() -> None:
+        ps.rename_fields("a.tfrecord", {"document": "tokens"})
+        assert ps.packed(ps.open("a.tfrecord"), "tokens", 3)[0]["tokens"] == [1, 2, 3]
+
+    return Case(lambda: ps.packed(ps.open("a.tfrecord"), "document", 3), advised)
+
+
+def a_mask_of_the_data() -> Case:
+    ps.write({"mask": [1, 2, 3]}, "a.tfrecord")
+
+    def loader() -> ps.Loader:
+        return ps.Loader(ps.open("a.tfrecord"), 2, uneven="pad")
+
+    def advised() -> None:
+        ps.rename_fields("a.tfrecord", {"mask": "pixels"})
+        assert [batch["mask"].tolist() for batch in loader()] == [[True, True], [True, False]]
+
+    return Case(loader, advised)
+
+
 CASES: Cases = {
     "'scan the view, or write it with penstock.convert and open that'": numbers_of_a_filtered_view,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,
     "'ps.Shuffled, ps.Blocked or ps.Sequential'": an_order_that_selects,
+    "f\"length={longest}, split=True, or ds.filter('len({self.column}) <= {most}')\"": (
+        documents_longer_than_a_row
+    ),
+    "'penstock.rename_fields gives the column another name, such as \"tokens\"'": (
+        documents_in_a_column_that_is_added
+    ),
+    "'penstock.rename_fields gives the column of the data another name'": a_mask_of_the_data,
     "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
 }

@@ -8,11 +8,12 @@ there. `in_one_line` puts documents one after another; `whole` lets none cross t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 _WINDOW_TOKENS = 1 << 22
-_WINDOW_ROWS = 64, 1024
+WINDOW_ROWS = 64, 1024
 """`whole` considers the documents of a window together: as many rows as have 4 Mi tokens, but within these limits."""
 
 
@@ -53,9 +54,9 @@ class Packing:
         begin = np.arange(self.num_rows) * self.length
         return self.records[np.searchsorted(self.ends, begin, "right")]
 
-    def last_record(self, row: int) -> int:
-        """The record number of the last document of a row."""
-        return int(self.records[np.searchsorted(self.starts, (row + 1) * self.length) - 1])
+    def last_records(self, rows: np.ndarray) -> np.ndarray:
+        """The record numbers of the last documents of some rows."""
+        return self.records[np.searchsorted(self.starts, (rows + 1) * self.length) - 1]
 
     def pieces(self, rows: np.ndarray) -> Pieces:
         """The pieces of documents in some rows."""
@@ -95,13 +96,13 @@ def whole(sizes: np.ndarray, length: int) -> Packing:
     """
     records = np.flatnonzero(sizes)
     kept = sizes[records].astype(np.int64)
-    rows_together = min(max(_WINDOW_TOKENS // length, _WINDOW_ROWS[0]), _WINDOW_ROWS[1])
+    rows_together = min(max(_WINDOW_TOKENS // length, WINDOW_ROWS[0]), WINDOW_ROWS[1])
     window = (np.cumsum(kept) - kept) // (rows_together * length)
     order = np.lexsort((-kept, window))
     edges = np.flatnonzero(np.diff(window, prepend=-1, append=-1))
     row_of = np.empty(len(kept), np.int64)
     num_rows = 0
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in pairwise(edges.tolist()):
         documents = order[begin:end]
         found = _best_fit(kept[documents].tolist(), length)
         row_of[documents] = np.asarray(found) + num_rows

@@ -58,16 +58,10 @@ def _by_shard(
     found = _kept(files, columns) if can_keep else {}
     missing = [shard for shard in every if shard not in found]
     for shard, lengths in _read(files, columns, missing, skipped).items():
-        count = files.reader(shard).num_records
-        if len(lengths[columns[0]]) == count:
-            found[shard] = lengths
-            if can_keep:
-                _keep(files, shard, lengths)
-        elif files.options.damage == "stop":
-            more = count - len(lengths[columns[0]])
-            found[shard] = {name: np.pad(array, (0, more)) for name, array in lengths.items()}
-        else:
-            found[shard] = _around_damage(files, columns, shard)
+        is_whole = len(lengths[columns[0]]) == files.reader(shard).num_records
+        found[shard] = lengths if is_whole else _around_damage(files, shard, lengths)
+        if is_whole and can_keep:
+            _keep(files, shard, lengths)
     return [found[shard] for shard in every]
 
 
@@ -108,8 +102,12 @@ def _read(
     }
 
 
-def _around_damage(files: Files, columns: Sequence[str], shard: int) -> Lengths:
+def _around_damage(files: Files, shard: int, scanned: Lengths) -> Lengths:
     """Read the lengths by record number, because a scan does not say the numbers of the records that it skips."""
+    columns = list(scanned)
+    if files.options.damage == "stop":
+        more = files.reader(shard).num_records - len(scanned[columns[0]])
+        return {name: np.pad(lengths, (0, more)) for name, lengths in scanned.items()}
     first, last = (int(number) for number in files.firsts[shard : shard + 2])
     found = {name: np.zeros(last - first, np.uint32) for name in columns}
     opened = Opened(files, None)

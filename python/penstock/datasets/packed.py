@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columns.batches import empty_columns
-from penstock.columns.numbers import as_booleans
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, Delivered, Reader
+from penstock.contract.format import Chunk, Delivered, Reader, Stretch
 from penstock.datasets._opened import Opened
-from penstock.datasets._packing import Packing, Pieces, in_one_line, whole
+from penstock.datasets._packed_rows import Documents, MadeRows, MissingTokenError
+from penstock.datasets._packing import Packing, in_one_line, whole
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.files import Files
 from penstock.datasets.lengths import lengths_of
+from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import take
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.limits import checked_count
 
 _ADDED = {"document": pa.int32(), "position": pa.int32(), "mask": pa.bool_()}
-_CHUNK_TOKENS = 1 << 20
+_CHUNK_TOKENS = 1 << 18
+"""The tokens of a batch."""
 
 
 def packed(
@@ -118,7 +122,7 @@ class PackedView(View):
 
     keeps_columns = False
 
-    def __init__(self, column: str, length: int, eos: int | float | None, split: bool) -> None:
+    def __init__(self, column: str, length: int, eos: float | None, split: bool) -> None:
         self.column = column
         self.length = length
         self.eos = eos
@@ -149,17 +153,23 @@ class PackedView(View):
     def _too_long(self, files: Files, sizes: np.ndarray, longest: int) -> SchemaError:
         are_longer = sizes > self.length
         number = int(np.argmax(are_longer))
-        shards, local = files.locate(np.array([number]))
-        shard = int(shards[0])
-        added = "" if self.eos is None else " with its eos"
+        added, most = (
+            (" with its eos", self.length - 1) if self.eos is not None else ("", self.length)
+        )
         return SchemaError(
             f"{int(are_longer.sum())} documents are longer than a row ({self.length}); the first has"
             f" {int(sizes[number])} tokens{added}",
-            file=files.paths[shard],
-            record=int(files.in_file(shard, local)[0]),
+            **place_of(files, number),
             field=self.column,
-            hint=f"length={longest}, split=True, or ds.filter('len({self.column}) <= …')",
+            hint=f"length={longest}, split=True, or ds.filter('len({self.column}) <= {most}')",
         )
+
+
+def place_of(files: Files, number: int) -> dict[str, Any]:
+    """The file of a record, and its number there."""
+    shards, local = files.locate(np.array([number]))
+    shard = int(shards[0])
+    return {"file": files.paths[shard], "record": int(files.in_file(shard, local)[0])}
 
 
 class PackedFiles(ViewFiles):
@@ -202,7 +212,7 @@ class PackedFiles(ViewFiles):
         facts = (self.base.choice_digest, view.column, view.length, view.eos, view.split)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=16)
         for array in (packing.records, packing.ends):
-            digest.update(np.ascontiguousarray(array, "<i8"))
+            digest.update(np.ascontiguousarray(array, "<i8").data)
         return digest.hexdigest()
 
     def reader(self, shard: int) -> Reader:
@@ -215,9 +225,21 @@ class PackedFiles(ViewFiles):
     def complete(self) -> Files:
         return self
 
+    def missing(self, record: int) -> SchemaError:
+        """The error for a document with a null."""
+        place = place_of(self.base, record)
+        return SchemaError("a token is missing (null)", **place, field=self.view.column)
+
     def check_read(self, shard: int, chunk: Chunk[Any] | None = None) -> None:
         """Check only the file, because a chunk is one of rows."""
         self.base.check_read(shard)
+
+
+class _Read(NamedTuple):
+    """`Chunk.data`: rows, and their documents if these were read already."""
+
+    rows: np.ndarray
+    documents: Documents | None = None
 
 
 class PackedReader(Reader):
@@ -233,27 +255,69 @@ class PackedReader(Reader):
         first, last = self._files.firsts[self._shard : self._shard + 2]
         return int(last - first)
 
-    def chunks(self) -> Iterator[Chunk[np.ndarray]]:
-        step = max(_CHUNK_TOKENS // self._files.view.length, 1)
-        first, last = self._files.firsts[self._shard : self._shard + 2].tolist()
-        for begin in range(first, last, step):
-            rows = np.arange(begin, min(begin + step, last))
-            yield Chunk(begin - first, len(rows), 0, 0, rows)
+    def chunks(self) -> Iterator[Chunk[_Read]]:
+        """The rows whose first document is in the same chunk of the file, in parts that are not too large."""
+        files, shard = self._files, self._shard
+        first, last = files.firsts[shard : shard + 2].tolist()
+        in_file = files.first_records[first:last] - files.base.firsts[shard]
+        starts = [chunk.first_record for chunk in files.base.reader(shard).chunks()]
+        edges = np.searchsorted(in_file, starts)
+        for begin, end in pairwise([*edges.tolist(), last - first]):
+            yield from self._in_parts(first + begin, first + end)
 
-    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray], Selection]]:
+    def _in_parts(
+        self, begin: int, end: int, documents: Documents | None = None
+    ) -> Iterator[Chunk[_Read]]:
+        step = max(_CHUNK_TOKENS // self._files.view.length, 1)
+        for row in range(begin, end, step):
+            rows = np.arange(row, min(row + step, end))
+            number = row - int(self._files.firsts[self._shard])
+            yield Chunk(number, len(rows), 0, 0, _Read(rows, documents))
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        """Scan the documents once, from front to back. Only around damage are they read by number."""
+        return self._scanned(threads) if self._files.options.damage == "error" else self.chunks()
+
+    def _scanned(self, threads: int) -> Iterator[Chunk[_Read]]:
+        files, shard = self._files, self._shard
+        done, last = files.firsts[shard : shard + 2].tolist()
+        if done == last:
+            return
+        # All rows up to a row can be made once the documents up to this one are there.
+        needed = np.maximum.accumulate(files.packing.last_records(np.arange(done, last)))
+        begin, end = done, int(files.base.firsts[shard])
+        held: list[Any] = []
+        held_from = end
+        batches = shard_batches(
+            files.documents, [files.view.column], threads, [shard], is_cautious=True
+        )
+        with closing(batches):
+            for _, batch in batches:
+                held.append(batch.column(0))
+                end += batch.num_rows
+                ready = begin + int(np.searchsorted(needed, end))
+                if ready > done:
+                    lists = held[0] if len(held) == 1 else pa.concat_arrays(held)
+                    documents = Documents(lists, np.arange(held_from, end))
+                    yield from self._in_parts(done, ready, documents)
+                    done = ready
+                    keep = min(int(files.first_records[done]), end) if done < last else end
+                    held, held_from = [lists.slice(keep - held_from)], keep
+        # These rows also have documents of the next files.
+        yield from self._in_parts(done, last)
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[_Read], Selection]]:
         if len(records):
             rows = records + self._files.firsts[self._shard]
-            yield Chunk(-1, len(rows), 0, 0, rows), None
+            yield Chunk(-1, len(rows), 0, 0, _Read(rows)), None
 
     def decode(
-        self, chunk: Chunk[np.ndarray], records: Selection, columns: Projection
+        self, chunk: Chunk[_Read], records: Selection, columns: Projection
     ) -> pa.RecordBatch:
-        rows = chunk.data if records is None else chunk.data[records]
-        return self._rows(rows, columns)
+        rows, documents = chunk.data
+        return self._rows(rows if records is None else rows[records], documents, columns)
 
-    def delivered(
-        self, chunk: Chunk[np.ndarray], records: Selection, columns: Projection
-    ) -> Delivered:
+    def delivered(self, chunk: Chunk[_Read], records: Selection, columns: Projection) -> Delivered:
         try:
             return Delivered(self.decode(chunk, records, columns), records)
         except StaleIndexError:
@@ -265,7 +329,7 @@ class PackedReader(Reader):
     def _with_row(
         self,
         error: PenstockError,
-        chunk: Chunk[np.ndarray],
+        chunk: Chunk[_Read],
         places: np.ndarray,
         columns: Projection,
     ) -> PenstockError:
@@ -283,102 +347,36 @@ class PackedReader(Reader):
     def close(self) -> None:
         pass
 
-    # -- rows -----------------------------------------------------------------------------------
-
-    def _rows(self, rows: np.ndarray, columns: Projection) -> pa.RecordBatch:
+    def _rows(
+        self, rows: np.ndarray, documents: Documents | None, columns: Projection
+    ) -> pa.RecordBatch:
+        files = self._files
         names = self.schema.names if columns is None else list(columns)
         if not names:
             return empty_columns(len(rows))
-        view = self._files.view
-        pieces = self._files.packing.pieces(rows)
-        places = _Places(pieces, len(rows), view.length)
-        arrays = [
-            self._tokens(pieces, places) if name == view.column else places.column(name)
-            for name in names
-        ]
+        pieces = files.packing.pieces(rows)
+        made = MadeRows(pieces, len(rows), files.view.length)
+        arrays: list[pa.Array] = []
+        for name in names:
+            if name == files.view.column:
+                found = self._read(pieces.record) if documents is None else documents
+                try:
+                    arrays.append(made.tokens(found, files.view.eos))
+                except MissingTokenError as error:
+                    raise files.missing(error.record) from None
+            else:
+                arrays.append(made.column(name))
         schema = pa.schema([self.schema.field(name) for name in names])
-        found = [
+        lists = [
             pa.FixedSizeListArray.from_arrays(array, type=type_)
             for array, type_ in zip(arrays, schema.types, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(found, schema=schema)
+        return pa.RecordBatch.from_arrays(lists, schema=schema)
 
-    def _tokens(self, pieces: Pieces, places: _Places) -> pa.Array:
-        """Read the documents of the pieces, and return the tokens of all rows."""
-        view, files = self._files.view, self._files.base
-        records, document = np.unique(pieces.record, return_inverse=True)
-        batch = take(self._files.documents, records, [view.column])
-        for shard in np.unique(files.locate(records)[0]).tolist():
-            files.check_unchanged(shard)
-        offsets, values = self._flat(batch.column(0), records)
-        begin = offsets[document] + pieces.skip
-        ends = np.cumsum(pieces.size)
-        if view.eos is None and (begin[1:] == (begin + pieces.size)[:-1]).all():
-            found = values[begin[0] : begin[0] + ends[-1]] if len(begin) else values[:0]
-        else:
-            index = np.repeat(begin - (ends - pieces.size), pieces.size)
-            index += np.arange(len(index))
-            # The place of an eos may be after the last value.
-            found = values.take(index, mode="clip")
-            if view.eos is not None:
-                found[ends[pieces.is_end] - 1] = view.eos
-        return pa.array(places.spread(found))
-
-    def _flat(self, lists: Any, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The start of each list, and all values."""
-        offsets = np.asarray(lists.offsets.to_numpy(zero_copy_only=False), np.int64)
-        values = lists.values
-        if values.null_count:
-            missing = values.is_null().to_numpy(zero_copy_only=False)[: offsets[-1]]
-            missing[: offsets[0]] = False
-            if missing.any():
-                raise self._missing(records, offsets, int(np.argmax(missing)))
-            values = values.fill_null(0)
-        return offsets, values.to_numpy(zero_copy_only=False)
-
-    def _missing(self, records: np.ndarray, offsets: np.ndarray, value: int) -> SchemaError:
-        number = records[[int(np.searchsorted(offsets, value, "right")) - 1]]
-        shards, local = self._files.base.locate(number)
-        shard = int(shards[0])
-        return SchemaError(
-            "a token is missing (null)",
-            file=self._files.paths[shard],
-            record=int(self._files.base.in_file(shard, local)[0]),
-            field=self._files.view.column,
-        )
-
-
-class _Places:
-    """Where the tokens of some pieces are in their rows."""
-
-    def __init__(self, pieces: Pieces, num_rows: int, length: int) -> None:
-        self._pieces = pieces
-        self._shape = num_rows, length
-        self._total = int(pieces.size.sum())
-        filled = np.bincount(pieces.row, pieces.size, num_rows)
-        self.mask = (
-            None if self._total == num_rows * length else np.arange(length) < filled[:, None]
-        )
-        """bool[rows, length]: False for padding. None if there is none."""
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """Put the values of all tokens into rows, and fill up with zeros."""
-        if self.mask is None:
-            return values
-        spread = np.zeros(self._shape, values.dtype)
-        spread[self.mask] = values
-        return spread.reshape(-1)
-
-    def column(self, name: str) -> pa.Array:
-        """One of the columns that do not need the tokens."""
-        size = self._pieces.size
-        if name == "mask":
-            return as_booleans(
-                np.ones(self._total, bool) if self.mask is None else self.mask.reshape(-1)
-            )
-        if name == "document":
-            return pa.array(self.spread(np.repeat(self._pieces.number.astype(np.int32), size)))
-        begin = (np.cumsum(size) - size).astype(np.int32)
-        return pa.array(
-            self.spread(np.arange(self._total, dtype=np.int32) - np.repeat(begin, size))
-        )
+    def _read(self, records: np.ndarray) -> Documents:
+        files = self._files
+        numbers = np.unique(records)
+        batch = take(files.documents, numbers, [files.view.column])
+        for shard in np.unique(files.base.locate(numbers)[0]).tolist():
+            files.base.check_unchanged(shard)
+        return Documents(batch.column(0), numbers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -56,11 +56,15 @@ def shard_batches(
     threads: int | None,
     shards: Sequence[int] | None = None,
     skipped: Callable[[SkippedRegion], None] | None = None,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+    *,
+    is_cautious: bool = False,
+) -> Generator[tuple[int, pa.RecordBatch]]:
     """Yield all records of some shards (None: of all), as batches with the number of their shard. `skipped` is called
-    with each skipped region when the scan reaches it; by default, the dataset lists the region."""
+    with each skipped region when the scan reaches it; by default, the dataset lists the region. `is_cautious`: see
+    `cautious_scan`."""
     every = range(len(dataset.paths))
-    reading = _Scan(dataset, columns, threads, skipped or dataset.add_skipped)
+    add = skipped or dataset.add_skipped
+    reading = _Scan(dataset, columns, threads, add, is_cautious=is_cautious)
     return reading.batches(every if shards is None else shards)
 
 
@@ -82,7 +86,7 @@ class _Scan:
         self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
 
-    def batches(self, shards: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, shards: Sequence[int]) -> Generator[tuple[int, pa.RecordBatch]]:
         options = self._dataset.options
         for shard, result in self._results(shards):
             if shard in self._stopped:

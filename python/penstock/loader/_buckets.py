@@ -24,9 +24,9 @@ from penstock.datasets.lengths import lengths_of
 from penstock.engine.locks import Lock
 from penstock.errors import SchemaError, StateError, UnsupportedError
 from penstock.limits import checked_count
+from penstock.loader._padding import has_offsets
 from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sequence import RecordSequence
-from penstock.loader._padding import has_offsets
 from penstock.loader._sources import Records
 from penstock.orders import Balanced, Mixture, Order, Weighted
 from penstock.orders.keys import digest

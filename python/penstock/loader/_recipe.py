@@ -173,7 +173,11 @@ class Recipe:
         with clock.on("decode"), self._located(numbers[rows.places]):
             made = self._arrays(rows, pad_to)
         if mask is not None:
-            made["mask"] = mask
+            own = made.get("mask")
+            if own is None:
+                made["mask"] = mask
+            else:
+                own[~mask] = False  # a column of `packed`; see `check_mask`
         if self.record_numbers is not None:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:

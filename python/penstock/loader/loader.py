@@ -62,7 +62,7 @@ class Loader:
         uneven: how the last step becomes equal on all ranks. "drop" leaves out up to world_size - 1 records. "wrap"
             fills the gaps with records from the beginning of the epoch. "pad" fills every batch up to batch_size and
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
-            damaged records.
+            damaged records. If the data has a column `mask` of bool, as `packed` makes, it is False for them there.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
         map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
             in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
@@ -174,6 +174,7 @@ class Loader:
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode)
+        arguments.check_mask(uneven, schema)
         check_paths(schema, fill=fill, ragged=ragged)
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
