@@ -106,6 +106,20 @@ def test_split_rows_are_those_of_plain_python(
 
 
 @SLOW
+@given(lengths=LISTS.filter(any), length=st.integers(1, 25), eos=st.sampled_from([None, -1]))
+def test_pieces_are_those_of_plain_python(
+    tmp_path: Path, lengths: list[int], length: int, eos: int | None
+) -> None:
+    docs = documents(np.array(lengths))
+    data = ps.pieces(written(tmp_path, docs, files=2), "tokens", length, eos=eos)
+    expected = [row for doc in docs for row in in_pieces([doc], length, eos)]
+    assert rows_of(data) == expected
+    assert data.take([len(data) - 1, 0]).to_pylist() == [expected[-1], expected[0]]
+    (batch,) = ps.Loader(data, len(data), threads=0)
+    assert batch["tokens"].tolist() == [row["tokens"] for row in expected]
+
+
+@SLOW
 @given(lengths=LISTS.filter(any), room=st.integers(1, 25), eos=st.sampled_from([None, -1]))
 def test_whole_documents_fit_best(
     tmp_path: Path, lengths: list[int], room: int, eos: int | None
@@ -368,8 +382,9 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
         ps.packed(ds, "id", 8)
     with pytest.raises(ValueError, match="at least 1"):
         ps.packed(ds, "tokens", 0)
-    with pytest.raises(ps.SchemaError, match="does not fit"):
-        ps.packed(ds, "tokens", 8, eos="end")  # type: ignore[arg-type]
+    for eos in ("end", 1.5, 2**70):
+        with pytest.raises(ps.SchemaError, match="does not fit"):
+            ps.packed(ds, "tokens", 8, eos=eos)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a Dataset"):
         ps.packed(ds.paths[0], "tokens", 8)  # type: ignore[arg-type]
     with pytest.raises(ps.SchemaError, match="lists of numbers"):

@@ -119,6 +119,20 @@ def a_mask_of_the_data() -> Case:
     return Case(loader, advised)
 
 
+def columns_that_pad_adds() -> Case:
+    ps.write({"a": [[1, 2], [3]], "a_mask": [1, 2]}, "a.tfrecord")
+
+    def batch(pad: ps.Pad) -> dict[str, Any]:
+        return next(iter(ps.Loader(ps.open("a.tfrecord"), 2, pad_to={"a": pad})))
+
+    def advised() -> None:
+        assert batch(ps.Pad(lengths=True))["a_length"].tolist() == [2, 1]
+        ps.rename_fields("a.tfrecord", {"a_mask": "pixels"})
+        assert batch(ps.Pad(mask=True))["a_mask"].tolist() == [[True, True], [True, False]]
+
+    return Case(lambda: batch(ps.Pad(mask=True)), advised)
+
+
 CASES: Cases = {
     "'scan the view, or write it with penstock.convert and open that'": numbers_of_a_filtered_view,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,
@@ -130,5 +144,6 @@ CASES: Cases = {
         documents_in_a_column_that_is_added
     ),
     "'penstock.rename_fields gives the column of the data another name'": a_mask_of_the_data,
+    "'penstock.rename_fields, or mask=False and lengths=False of Pad'": columns_that_pad_adds,
     "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
 }

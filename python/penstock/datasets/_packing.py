@@ -2,7 +2,8 @@
 
 All rows together are one line of positions: row r has the positions from r * length to (r + 1) * length. `Packing` says
 where on this line each document begins and ends, in ascending order. A document that crosses the end of a row is cut
-there. `in_one_line` puts documents one after another; `whole` lets none cross the end of a row.
+there. `in_one_line` puts documents one after another; `whole` lets none cross the end of a row; `apart` begins a new
+row with each.
 """
 
 from __future__ import annotations
@@ -85,6 +86,15 @@ def in_one_line(sizes: np.ndarray, length: int) -> Packing:
     records = np.flatnonzero(sizes)
     ends = np.cumsum(sizes[records], dtype=np.int64)
     return Packing(length, records, ends - sizes[records], ends)
+
+
+def apart(sizes: np.ndarray, length: int) -> Packing:
+    """Begin a new row with each document."""
+    records = np.flatnonzero(sizes)
+    kept = sizes[records].astype(np.int64)
+    rows = -(-kept // length)
+    starts = (np.cumsum(rows) - rows) * length
+    return Packing(length, records, starts, starts + kept)
 
 
 def whole(sizes: np.ndarray, length: int) -> Packing:

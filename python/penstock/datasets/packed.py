@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Delivered, Reader, Stretch
 from penstock.datasets._opened import Opened
 from penstock.datasets._packed_rows import Documents, MadeRows, MissingTokenError
-from penstock.datasets._packing import Packing, in_one_line, whole
+from penstock.datasets._packing import Packing, apart, in_one_line, whole
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.files import Files
@@ -28,6 +28,8 @@ from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexE
 from penstock.limits import checked_count
 
 _ADDED = {"document": pa.int32(), "position": pa.int32(), "mask": pa.bool_()}
+How = Literal["cut", "whole", "apart"]
+"""Which function of `_packing` places the documents."""
 _CHUNK_TOKENS = 1 << 18
 """The tokens of a batch."""
 
@@ -74,11 +76,28 @@ def packed(
         >>> rows[1]["tokens"], rows[1]["mask"]
         ([4, 4, 4, 4, 0], [True, True, True, True, False])
     """
+    return _rows_of(ds, column, length, eos, "cut" if split else "whole")
+
+
+def pieces(ds: Dataset, column: str, length: int, *, eos: int | None = None) -> Dataset:
+    """Cut the documents in a column of lists into rows of one length. Each document begins a new row, and its last row is
+    filled up with padding. The columns, arguments and errors are those of `packed`; `document` is 1 for all tokens.
+
+    Example:
+        >>> import penstock as ps
+        >>> tokens = [[5, 6, 7, 8, 9], [4]]
+        >>> _ = ps.write({"tokens": tokens}, "long.parquet", overwrite=True)
+        >>> rows = ps.pieces(ps.open("long.parquet"), "tokens", 3)
+        >>> [row["tokens"] for row in rows]
+        [[5, 6, 7], [8, 9, 0], [4, 0, 0]]
+    """
+    return _rows_of(ds, column, length, eos, "apart")
+
+
+def _rows_of(ds: Dataset, column: str, length: int, eos: Any, how: How) -> Dataset:
     _check_column(ds, column)
-    view = PackedView(
-        column, checked_count("length", length, 1), _checked_eos(ds, column, eos), split
-    )
-    rows = ds.view(view)
+    length = checked_count("length", length, 1)
+    rows = ds.view(PackedView(column, length, _checked_eos(ds, column, eos), how))
     len(rows)  # reads the lengths
     return rows
 
@@ -112,7 +131,7 @@ def _checked_eos(ds: Dataset, column: str, eos: Any) -> int | float | None:
         return None
     type_: Any = ds.schema.field(column).type
     try:
-        return pa.scalar(eos, type_.value_type).as_py()
+        return pa.scalar(eos).cast(type_.value_type).as_py()
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SchemaError(f"eos={eos!r} does not fit {type_.value_type}", field=column) from error
 
@@ -122,11 +141,11 @@ class PackedView(View):
 
     keeps_columns = False
 
-    def __init__(self, column: str, length: int, eos: float | None, split: bool) -> None:
+    def __init__(self, column: str, length: int, eos: float | None, how: How) -> None:
         self.column = column
         self.length = length
         self.eos = eos
-        self.split = split
+        self.how: How = how
 
     def files(self, base: Files) -> PackedFiles:
         return PackedFiles(base, self)
@@ -144,8 +163,8 @@ class PackedView(View):
         sizes = lengths_of(opened, [self.column])[self.column].astype(np.int64)
         if self.eos is not None:
             sizes[sizes > 0] += 1
-        if self.split:
-            return in_one_line(sizes, self.length)
+        if self.how != "whole":
+            return (in_one_line if self.how == "cut" else apart)(sizes, self.length)
         if (longest := int(sizes.max(initial=0))) > self.length:
             raise self._too_long(opened.files, sizes, longest)
         return whole(sizes, self.length)
@@ -209,7 +228,7 @@ class PackedFiles(ViewFiles):
     @property
     def choice_digest(self) -> str:
         view, packing = self.view, self.packing
-        facts = (self.base.choice_digest, view.column, view.length, view.eos, view.split)
+        facts = (self.base.choice_digest, view.column, view.length, view.eos, view.how)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=16)
         for array in (packing.records, packing.ends):
             digest.update(np.ascontiguousarray(array, "<i8").data)

@@ -207,7 +207,10 @@ class Recipe:
         if pad_to:
             options = options._replace(pad_to={**options.pad_to, **pad_to})
         arrays = {**rows.decoded, **as_arrays(rest, options)}
-        return {name: arrays[name] for name in names}
+        return {
+            **{name: arrays[name] for name in names},
+            **arrays,
+        }  # with the columns that Pad adds
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:
         """Decode the columns of `decode`, and drop rows whose image cannot be decoded."""
