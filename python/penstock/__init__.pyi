@@ -8,6 +8,7 @@ from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
 from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
 from penstock.datasets.open import open as open
+from penstock.datasets.packed import packed as packed, pieces as pieces
 from penstock.errors import (
     ChangedError as ChangedError,
     ChecksumError as ChecksumError,
@@ -26,6 +27,7 @@ from penstock.limits import Limits as Limits
 from penstock.loader.coverage import audit as audit, plan as plan
 from penstock.loader.images import Image as Image
 from penstock.loader.loader import Loader as Loader
+from penstock.loader.padding import Pad as Pad
 from penstock.loader.reports import PlanReport as PlanReport
 from penstock.loader.stats import LoaderStats as LoaderStats
 from penstock.orders import (

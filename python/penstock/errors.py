@@ -59,6 +59,10 @@ class PenstockError(Exception):
         a.tfrecord: record 0, byte 12: data checksum does not match
     """
 
+    row: int | None = None
+    """The number of the record of a view that cannot be read, where `record` is one of the records that it is made
+    of."""
+
     def __init__(
         self,
         message: str,

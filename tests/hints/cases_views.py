@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from steps import Case, Cases, cli
+from steps import Case, Cases
 
 import penstock as ps
 
@@ -71,14 +71,56 @@ def longer_than_all_buckets() -> Case:
     return Case(lambda: bucketed(data, buckets=few), advised, "a bucket of 6, or truncate=True")
 
 
-def lengths_of_damaged_records() -> Case:
-    damaged()
+def documents_longer_than_a_row() -> Case:
+    data = written()
+
+    def whole(length: int, ds: ps.Dataset = data) -> ps.Dataset:
+        return ps.packed(ds, "tokens", length, eos=2, split=False)
 
     def advised() -> None:
-        cli("repair a.tfrecord --into b.tfrecord")
-        assert seen(bucketed(ps.open("b.tfrecord"))) == list(range(1, 6))
+        assert len(whole(7)) == 4
+        assert len(ps.packed(data, "tokens", 4, eos=2)) == 7
+        assert len(whole(4, data.filter("len(tokens) <= 3"))) == 3
 
-    return Case(lambda: bucketed(ps.open("a.tfrecord", damage="skip")), advised)
+    hint = "length=7, split=True, or ds.filter('len(tokens) <= 3')"
+    return Case(lambda: whole(4), advised, hint)
+
+
+def documents_in_a_column_that_is_added() -> Case:
+    ps.write({"document": [[1, 2], [3]]}, "a.tfrecord")
+
+    def advised() -> None:
+        ps.rename_fields("a.tfrecord", {"document": "tokens"})
+        assert ps.packed(ps.open("a.tfrecord"), "tokens", 3)[0]["tokens"] == [1, 2, 3]
+
+    return Case(lambda: ps.packed(ps.open("a.tfrecord"), "document", 3), advised)
+
+
+def a_mask_of_the_data() -> Case:
+    ps.write({"mask": [1, 2, 3]}, "a.tfrecord")
+
+    def loader() -> ps.Loader:
+        return ps.Loader(ps.open("a.tfrecord"), 2, uneven="pad")
+
+    def advised() -> None:
+        ps.rename_fields("a.tfrecord", {"mask": "pixels"})
+        assert [batch["mask"].tolist() for batch in loader()] == [[True, True], [True, False]]
+
+    return Case(loader, advised)
+
+
+def columns_that_pad_adds() -> Case:
+    ps.write({"a": [[1, 2], [3]], "a_mask": [1, 2]}, "a.tfrecord")
+
+    def batch(pad: ps.Pad) -> dict[str, Any]:
+        return next(iter(ps.Loader(ps.open("a.tfrecord"), 2, pad_to={"a": pad})))
+
+    def advised() -> None:
+        assert batch(ps.Pad(lengths=True))["a_length"].tolist() == [2, 1]
+        ps.rename_fields("a.tfrecord", {"a_mask": "pixels"})
+        assert batch(ps.Pad(mask=True))["a_mask"].tolist() == [[True, True], [True, False]]
+
+    return Case(lambda: batch(ps.Pad(mask=True)), advised)
 
 
 def a_name_that_is_taken() -> Case:
@@ -97,17 +139,6 @@ def a_name_that_was_left_out() -> Case:
         assert data.select(["id"]).rename({"id": "tokens"})[3] == {"tokens": 3}
 
     return Case(lambda: data.rename({"id": "tokens"}), advised)
-
-
-def fields_of_a_renamed_view() -> Case:
-    data, added = written(), {"x": np.arange(6)}
-
-    def advised() -> None:
-        ps.add_fields(data, added)
-        found = ps.open("a.tfrecord").rename({"id": "number"})
-        assert [(record["number"], record["x"]) for record in found] == [(n, n) for n in range(6)]
-
-    return Case(lambda: ps.add_fields(data.rename({"id": "number"}), added), advised)
 
 
 def sets(first: dict[str, Any], second: dict[str, Any]) -> list[ps.Dataset]:
@@ -169,12 +200,18 @@ CASES: Cases = {
         a_name_that_is_taken,
         a_name_that_was_left_out,
     ),
-    "'the dataset as it was before rename'": fields_of_a_renamed_view,
     """f'columns={shared}, which all of them have, or ds.rename for one with two names' if shared else 'ds.rename({"old": "new"}), so that they have the same columns'""": (
         sets_without_a_common_column,
         sets_of_which_one_has_more,
         sets_with_two_names,
     ),
+    "f\"length={longest}, split=True, or ds.filter('len({self.column}) <= {most}')\"": (
+        documents_longer_than_a_row
+    ),
+    "'penstock.rename_fields gives the column another name, such as \"tokens\"'": (
+        documents_in_a_column_that_is_added
+    ),
+    "'penstock.rename_fields gives the column of the data another name'": a_mask_of_the_data,
+    "'penstock.rename_fields, or mask=False and lengths=False of Pad'": columns_that_pad_adds,
     "f'a bucket of {int(lengths.max())}, or truncate=True'": longer_than_all_buckets,
-    "'penstock repair, and then open the repaired files'": lengths_of_damaged_records,
 }

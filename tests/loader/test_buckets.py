@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.loader import _lengths
+from penstock.datasets import lengths as reading
 
 SIZES = [4, 9, 20]
 UNEVEN = ("drop", "wrap", "pad")
@@ -183,12 +183,12 @@ def test_lengths_are_read_once_and_kept_in_the_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengths: np.ndarray
 ) -> None:
     scanned: list[Any] = []
-    read = _lengths.shard_batches
+    read = reading.shard_batches
     monkeypatch.setattr(
-        _lengths,
+        reading,
         "shard_batches",
-        lambda dataset, columns, threads, shards: (
-            scanned.extend(shards) or read(dataset, columns, threads, shards)
+        lambda dataset, columns, threads, shards, skipped: (
+            scanned.extend(shards) or read(dataset, columns, threads, shards, skipped)
         ),
     )
     for name in ("a.tfrecord", "a.tfrecord.gz", "a.parquet", "a.arrow"):
@@ -216,6 +216,41 @@ def test_views_and_several_datasets_have_buckets(
     other = written(tmp_path, [3] * 40)
     both = list(loader_of([data, other]))
     assert sum(len(batch["id"]) for batch in both) == 540
+
+
+def test_a_view_takes_the_lengths_from_the_index_of_its_file(
+    tmp_path: Path, lengths: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = written(tmp_path, lengths)
+    loader_of(ds)
+    monkeypatch.setattr(
+        reading, "shard_batches", lambda *given: pytest.fail("read again") if given[3] else []
+    )
+    view = ds.subset(np.arange(100, 500))
+    ids = [number for batch in loader_of(view) for number in batch["id"].tolist()]
+    assert sorted(ids) == list(range(100, 500))
+    short = ds.subset(np.flatnonzero(lengths <= 4))
+    assert {batch["tokens"].shape[1] for batch in loader_of(short)} == {4}
+
+
+@pytest.mark.parametrize("damage", ["skip", "stop"])
+def test_damaged_records_are_left_out_of_their_batches(
+    tmp_path: Path, lengths: np.ndarray, damage: Any
+) -> None:
+    path = Path(written(tmp_path, lengths).paths[0])
+    data = bytearray(path.read_bytes())
+    for at in (len(data) // 3 + 14, len(data) // 2 + 14):  # in the payloads of two records
+        data[at] ^= 1
+    path.write_bytes(bytes(data))
+    good = [record["id"] for record in ps.open(path, damage=damage)]
+    assert 100 < len(good) < 500
+    loader = loader_of(ps.open(path, damage=damage), order=ps.Sequential())
+    ids = [number for batch in loader for number in batch["id"].tolist()]
+    if damage == "skip":
+        assert len(good) == 498
+        assert sorted(ids) == good
+    else:
+        assert set(ids) < set(good)
 
 
 def test_several_columns_share_a_bucket(tmp_path: Path) -> None:

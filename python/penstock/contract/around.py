@@ -79,7 +79,8 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
         return reader.decode(chunk, rows, None)
 
     def row_of(error: PenstockError) -> int | None:
-        return None if error.record is None else place_of(reader, chunk, error.record)
+        number = number_of(error)
+        return None if number is None else place_of(reader, chunk, number)
 
     done = 0
     try:
@@ -88,6 +89,11 @@ def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
             done = found[1]
     except PenstockError as error:  # not about a single record
         yield done, chunk.num_records, error
+
+
+def number_of(error: PenstockError) -> int | None:
+    """The number, in the reader that was asked, of the record that an error is about; None if it names none."""
+    return error.record if error.row is None else error.row
 
 
 def place_of(reader: Reader, chunk: Chunk[Any], record: int) -> int:

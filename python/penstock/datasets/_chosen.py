@@ -7,7 +7,7 @@ not know of views.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from penstock.conditions import Filter, Where, filter_of
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._no_records import NoRecords
 from penstock.datasets._opened import Opened
+from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import reordered
@@ -28,8 +29,14 @@ from penstock.errors import UnsupportedError
 from penstock.storage.skipped import SkippedFile
 
 
-class Choice(ABC):
+class Choice(View):
     """Which records of some files are in a view."""
+
+    def files(self, base: Files) -> ChosenFiles:
+        return ChosenFiles(base, self)
+
+    def fixed(self, base: Files) -> ByNumber:
+        return ByNumber(self.numbers(base))
 
     @abstractmethod
     def numbers(self, files: Files) -> Sequence[np.ndarray]:
@@ -115,20 +122,12 @@ class ByCondition(Choice):
         )
 
 
-class ChosenFiles(Files):
-    """Files with only the chosen records. They share open files and caches with the files that they are made of."""
-
-    def __init__(self, base: Files, choice: Choice) -> None:
-        self.__dict__.update(vars(base))
-        self.base = base
-        self.choice = choice
-        self._firsts = None
-        self.uncounted = []
-        self.listed = None
+class ChosenFiles(ViewFiles):
+    """Files with only the chosen records."""
 
     @property
-    def is_view(self) -> bool:
-        return True
+    def choice(self) -> Choice:
+        return self.view
 
     def reader(self, shard: int) -> Reader:
         return self.choice.reader(self.base, shard)
@@ -141,9 +140,6 @@ class ChosenFiles(Files):
 
     def is_added(self, column: str) -> bool:
         return self.base.is_added(column)
-
-    def complete(self) -> Files:
-        return ChosenFiles(self.base.complete(), self.choice)
 
     @property
     def choice_digest(self) -> str:

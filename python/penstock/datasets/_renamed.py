@@ -14,6 +14,7 @@ from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound, Filter
 from penstock.contract.format import Chunk, Delivered, Reader
 from penstock.contract.wrapped import WrappedReader
+from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.errors import SchemaError
 
@@ -43,16 +44,30 @@ def stored_names(visible: Sequence[str], renames: Any) -> dict[str, str]:
     return found
 
 
-class RenamedFiles(Files):
-    """Files with other names of columns. They share open files and caches with the files that they are made of.
+class Renamed(View):
+    """Other names of columns. `stored` has the name in the dataset of each visible column."""
 
-    `stored` has the name in `base` of each visible column.
-    """
+    keeps_columns = False
 
-    def __init__(self, base: Files, stored: Mapping[str, str]) -> None:
-        self.__dict__.update(vars(base))
-        self.base = base
+    def __init__(self, stored: Mapping[str, str]) -> None:
         self.stored = dict(stored)
+
+    def files(self, base: Files) -> RenamedFiles:
+        return RenamedFiles(base, self)
+
+    def fixed(self, base: Files) -> Renamed:
+        return self
+
+    def schema_of_files(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([f.with_name(self.stored.get(f.name, f.name)) for f in schema])
+
+
+class RenamedFiles(ViewFiles):
+    """Files with other names of columns."""
+
+    def __init__(self, base: Files, view: Renamed) -> None:
+        super().__init__(base, view)
+        self.stored = stored = view.stored
         lost = [old for old in stored.values() if old not in base.schema.names]
         if lost:
             known = ", ".join(base.schema.names)
@@ -61,9 +76,6 @@ class RenamedFiles(Files):
         self.schema = pa.schema(
             [base.schema.field(old).with_name(new) for new, old in stored.items()]
         )
-        self._firsts = None
-        self.uncounted = []
-        self.listed = None
 
     def reader(self, shard: int) -> Reader:
         return RenamedReader(self.base.reader(shard), self.schema, self.stored)
@@ -79,9 +91,6 @@ class RenamedFiles(Files):
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
         return self.base.in_file(shard, numbers)
 
-    def complete(self) -> Files:
-        return RenamedFiles(self.base.complete(), self.stored)
-
     @property
     def choice_digest(self) -> str:
         digest = hashlib.blake2b(self.base.choice_digest.encode(), digest_size=16)
@@ -96,10 +105,6 @@ class RenamedFiles(Files):
         read = condition.columns
         is_same = read is not None and all(self.stored.get(name) == name for name in read)
         return self.base.answer(shard, condition) if is_same else None
-
-    def stored_schema(self, schema: pa.Schema) -> pa.Schema:
-        """A schema with the names that the columns have in the files."""
-        return pa.schema([f.with_name(self.stored.get(f.name, f.name)) for f in schema])
 
 
 class RenamedReader(WrappedReader):

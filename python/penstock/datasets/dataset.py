@@ -16,10 +16,11 @@ from penstock.columns.records import has_tensors
 from penstock.conditions import Where
 from penstock.contract.format import Options
 from penstock.datasets._as_dicts import dicts_of
-from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
+from penstock.datasets._chosen import ByCondition, ByNumber
 from penstock.datasets._opened import Opened, Skipped, check_are_names
-from penstock.datasets._renamed import RenamedFiles, stored_names
+from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with
+from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.take import take
@@ -74,12 +75,9 @@ class Dataset(Opened):
             self._check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if isinstance(self._files, ChosenFiles):
-            base = Dataset(self._call, self._files.base, self._skipped)
-            return Dataset.view, (base, self._files.choice)
-        if isinstance(self._files, RenamedFiles):
+        if isinstance(self._files, ViewFiles):
             base = Dataset({**self._call, "columns": None}, self._files.base, self._skipped)
-            return Dataset.renamed, (base, self._files.stored, self._call["columns"])
+            return _viewed, (base, self._files.view, self._columns)
         call = dict(self._call)
         if isinstance(self._files.storage, LocalStorage):
             # The process that unpickles the dataset may have a different current folder.
@@ -225,12 +223,7 @@ class Dataset(Opened):
             >>> ps.open("pairs.tfrecord").rename({"img": "image", "y": "label"})[1]
             {'image': 2, 'label': 4}
         """
-        return self.renamed(stored_names(self.schema.names, names))
-
-    def renamed(self, stored: Mapping[str, str], columns: Sequence[str] | None = None) -> Dataset:
-        """Return a view of the columns in `stored`, {new name: name in this dataset}. `columns`: as in `open`."""
-        files, regions = RenamedFiles(self._files, stored), Skipped(self._regions)
-        return Dataset({**self._call, "columns": columns}, files, self._skipped, regions)
+        return self.view(Renamed(stored_names(self.schema.names, names)))
 
     def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
@@ -281,24 +274,19 @@ class Dataset(Opened):
             raise RecordIndexError(f"no record {wrong} among {len(self)}")
         return self.view(ByNumber.of(numbers, self._files.firsts))
 
-    def view(self, choice: Choice) -> Dataset:
-        """Return a view of some of the records."""
-        files = ChosenFiles(self._files, choice)
-        return Dataset(self._call, files, self._skipped, Skipped(self._regions))
+    def view(self, view: View) -> Dataset:
+        """Return a view, such as one of some of the records."""
+        call = self._call if view.keeps_columns else {**self._call, "columns": None}
+        return Dataset(call, view.files(self._files), self._skipped, Skipped(self._regions))
 
     def whole(self, verb: str) -> Dataset:
         """Return this dataset, for a verb that works on whole files.
 
         Raises:
-            UnsupportedError: it is a view of some of the records, or its columns were renamed.
+            UnsupportedError: it is a view of their records, or their columns have other names there.
         """
-        if isinstance(self._files, RenamedFiles):
-            message = f"{verb} works on the files, in which the columns have other names"
-            raise UnsupportedError(message, hint="the dataset as it was before rename")
-        if isinstance(self._files, ChosenFiles):
-            message = (
-                f"{verb} works on whole files, and this dataset is a view of some of their records"
-            )
+        if isinstance(self._files, ViewFiles):
+            message = f"{verb} works on whole files, and this dataset is a view of their records"
             raise UnsupportedError(
                 message, hint="penstock.convert writes the view as files of its own"
             )
@@ -408,19 +396,15 @@ class Dataset(Opened):
 
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""
-        if isinstance(self._files, ChosenFiles):
-            numbers = ByNumber(self._files.choice.numbers(self._files.base))
-            base = Dataset(self._call, self._files.base, self._skipped, self._regions)
-            return base.reopened(**other).view(numbers)
-        call, regions = {**self._call, **other}, Skipped(self._regions)
-        if isinstance(self._files, RenamedFiles):
+        if isinstance(self._files, ViewFiles):
+            view = self._files.view.fixed(self._files.base)
+            call = {**self._call, "columns": None}
+            base = Dataset(call, self._files.base, self._skipped, self._regions)
+            columns = other.pop("columns", self._columns)
             if "schema" in other:
-                other["schema"] = self._files.stored_schema(other["schema"])
-            base = Dataset(
-                {**self._call, "columns": None}, self._files.base, self._skipped, regions
-            )
-            reopened = base.reopened(**{**other, "columns": None})
-            return reopened.renamed(self._files.stored, call["columns"])
+                other["schema"] = view.schema_of_files(other["schema"])
+            return _viewed(base.reopened(**other), view, columns)
+        call, regions = {**self._call, **other}, Skipped(self._regions)
         if "source" in other:
             return dataset_of(call, regions=regions)
         return dataset_of(call, self._files.listed, self._skipped, regions)
@@ -444,3 +428,8 @@ def dataset_of(
         listed=listed,
     )
     return Dataset(call, files, skipped, regions)
+
+
+def _viewed(base: Dataset, view: View, columns: Sequence[str] | None) -> Dataset:
+    shown = base.view(view)
+    return shown if columns is None else shown.select(columns)

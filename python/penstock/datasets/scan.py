@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
-from penstock.contract.around import Found, around, is_of_a_batch, place_of
+from penstock.contract.around import Found, around, is_of_a_batch, number_of, place_of
 from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
@@ -56,11 +56,15 @@ def shard_batches(
     threads: int | None,
     shards: Sequence[int] | None = None,
     skipped: Callable[[SkippedRegion], None] | None = None,
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+    *,
+    is_cautious: bool = False,
+) -> Generator[tuple[int, pa.RecordBatch]]:
     """Yield all records of some shards (None: of all), as batches with the number of their shard. `skipped` is called
-    with each skipped region when the scan reaches it; by default, the dataset lists the region."""
+    with each skipped region when the scan reaches it; by default, the dataset lists the region. `is_cautious`: see
+    `cautious_scan`."""
     every = range(len(dataset.paths))
-    reading = _Scan(dataset, columns, threads, skipped or dataset.add_skipped)
+    add = skipped or dataset.add_skipped
+    reading = _Scan(dataset, columns, threads, add, is_cautious=is_cautious)
     return reading.batches(every if shards is None else shards)
 
 
@@ -82,7 +86,7 @@ class _Scan:
         self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
 
-    def batches(self, shards: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def batches(self, shards: Sequence[int]) -> Generator[tuple[int, pa.RecordBatch]]:
         options = self._dataset.options
         for shard, result in self._results(shards):
             if shard in self._stopped:
@@ -253,7 +257,7 @@ class _Around:
                 # Records with damaged headers are already known to be damaged, and are not requested.
                 self._numbers = self._readable.records
                 self._regions += self._readable.skipped
-            elif error.record is None and not is_of_a_batch(error):
+            elif number_of(error) is None and not is_of_a_batch(error):
                 # The position of the fault is unknown, and the record count may be wrong.
                 self._skip_or_raise(error, None, self._chunk.num_records)
                 return
@@ -282,9 +286,10 @@ class _Around:
 
     def _place_of(self, error: PenstockError) -> int | None:
         """The index, among the requested numbers, of the record with an error, or None."""
-        if error.record is None:
+        number = number_of(error)
+        if number is None:
             return None
-        record = place_of(self._reader, self._chunk, error.record)
+        record = place_of(self._reader, self._chunk, number)
         place = int(np.searchsorted(self._numbers, record))
         is_one = place < len(self._numbers) and self._numbers[place] == record
         return place if is_one else None

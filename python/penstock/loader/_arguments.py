@@ -75,6 +75,22 @@ def check_lists(ragged: Any, pad_to: Any, truncate: bool) -> None:
         )
 
 
+def check_mask(uneven: str, schema: pa.Schema) -> None:
+    """Refuse a column `mask` that the one of uneven="pad" would replace. Truth values of fixed shape become False in the
+    records that only fill a batch."""
+    if uneven != "pad" or "mask" not in schema.names:
+        return
+    type_: Any = schema.field("mask").type
+    while pa.types.is_fixed_size_list(type_):
+        type_ = type_.value_type
+    if not pa.types.is_boolean(type_):
+        raise SchemaError(
+            'uneven="pad" adds a column of this name',
+            field="mask",
+            hint="penstock.rename_fields gives the column of the data another name",
+        )
+
+
 def check_known(schema: pa.Schema, **by_column: Any) -> None:
     """Refuse arguments that name an unknown column. Each is a dict by column, or one string for all columns."""
     for word, given in by_column.items():

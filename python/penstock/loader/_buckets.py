@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from penstock.datasets.lengths import lengths_of
 from penstock.engine.locks import Lock
 from penstock.errors import SchemaError, StateError
 from penstock.limits import checked_count
-from penstock.loader._lengths import lengths_of
+from penstock.loader._padding import has_offsets
 from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import Records
@@ -319,4 +320,18 @@ def buckets_of(
             raise SchemaError("buckets= cannot use a column that decode= decodes", field=name)
     if len({len(edges) for edges in checked.values()}) > 1:
         raise ValueError("buckets= needs the same number of sizes for every column")
-    return Buckets(checked, lengths_of(records, list(checked)), truncate=truncate)
+    return Buckets(checked, _lengths_of(records, list(checked)), truncate=truncate)
+
+
+def _lengths_of(records: Records, columns: Sequence[str]) -> dict[str, np.ndarray]:
+    for name in columns:
+        if name not in records.schema.names:
+            known = ", ".join(records.schema.names)
+            raise SchemaError(f"no such column for buckets=; there are: {known}", field=name)
+        type_ = records.schema.field(name).type
+        if not has_offsets(type_):
+            raise SchemaError(
+                f"buckets= takes columns of lists, but this column is {type_}", field=name
+            )
+    each = [lengths_of(dataset, columns) for dataset in records.datasets]
+    return {name: np.concatenate([found[name] for found in each]) for name in columns}

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,7 @@ def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            array = _as_array(column, options.of(name))
+            _put(found, name, _as_array(column, options.of(name)))
         except SchemaError as error:
             error.at(field=name)
             if error.message == _MISSING:
@@ -51,8 +51,29 @@ def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
                 error.hint = f"columns= without it, or fill={{{error.field!r}: {value}}}"
             raise error from None
         dtype = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
-        found[name] = array if dtype is None else _of_dtype(array, dtype.decode("utf-8", "replace"))
+        if dtype is not None:
+            found[name] = _of_dtype(found[name], dtype.decode("utf-8", "replace"))
     return found
+
+
+class _Padded(NamedTuple):
+    """Padded lists, and what `Pad` adds for them."""
+
+    array: np.ndarray
+    mask: np.ndarray | None
+    lengths: np.ndarray | None
+
+
+def _put(found: dict[str, Any], name: str, value: Any) -> None:
+    """Add a column to a batch, and the columns that `Pad` adds."""
+    if not isinstance(value, _Padded):
+        found[name] = value
+        return
+    found[name] = value.array
+    if value.mask is not None:
+        found[f"{name}_mask"] = value.mask
+    if value.lengths is not None:
+        found[f"{name}_length"] = value.lengths
 
 
 def _of_dtype(array: Any, dtype: str) -> Any:
@@ -101,9 +122,8 @@ def _fields(array: Any, how: ColumnOptions, levels: list[np.ndarray]) -> dict[st
         inside = how.field(field.name)
         try:
             is_listed = len(levels) > 0
-            found[field.name] = (
-                _ragged(column, inside, levels) if is_listed else _as_array(column, inside)
-            )
+            value = _ragged(column, inside, levels) if is_listed else _as_array(column, inside)
+            _put(found, field.name, value)
         except SchemaError as error:
             raise error.at(field=inside.path) from None
     return Structs(found, len(levels)) if levels else found
@@ -199,7 +219,7 @@ def _ragged(array: Any, how: ColumnOptions, outer: list[np.ndarray]) -> Any:
         raise SchemaError(
             "lists of tensors of several shapes cannot become arrays; use decode=, or columns= without this column"
         )
-    if how.ragged == "pad" or how.lengths is not None:
+    if how.is_padded:
         return _padded_levels(values, levels, how)
     if how.ragged == "offsets":
         return (values, *reversed(levels))
@@ -214,11 +234,23 @@ def _stored(array: Any) -> Any:
     return array if is_plain else _stored(whole(array).storage)
 
 
-def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions) -> np.ndarray:
+def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions) -> Any:
+    pad = how.pad
+    array = _filled_up(values, levels, how, pad.value)
+    if not (pad.mask or pad.lengths):
+        return array
+    mask = _filled_up(np.ones(len(values), bool), levels, how, False) if pad.mask else None
+    lengths = np.minimum(np.diff(levels[0]), array.shape[1]) if pad.lengths else None
+    return _Padded(array, mask, lengths)
+
+
+def _filled_up(
+    values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions, value: Any
+) -> np.ndarray:
     lengths = how.lengths or (None,) * len(levels)
     for depth in reversed(range(len(levels))):
         try:
-            values = _padded(values, levels[depth], lengths[depth], how.given.truncate)
+            values = _padded(values, levels[depth], lengths[depth], how.given.truncate, value)
         except SchemaError as error:
             raise of_record(error, *reversed(levels[:depth])) from None
     return values
@@ -259,9 +291,9 @@ def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _padded(
-    values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool
+    values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool, value: Any
 ) -> np.ndarray:
-    """Pad lists to rows of `length`, or of the longest list's length if that is None."""
+    """Pad lists with a value (None: zero) to rows of `length`, or of the longest list's length if that is None."""
     counts = np.diff(offsets)
     longest = int(counts.max(initial=0))
     if length is None:
@@ -277,7 +309,7 @@ def _padded(
             )
         values = values[np.arange(len(values)) - np.repeat(offsets[:-1], counts) < length]
         counts = np.minimum(counts, length)
-    nothing = None if values.dtype == object else 0
+    nothing = 0 if value is None and values.dtype != object else value
     padded = np.full((len(counts), length, *values.shape[1:]), nothing, values.dtype)
     padded[np.arange(length) < counts[:, None]] = values
     return padded

@@ -7,16 +7,16 @@ from contextlib import suppress
 from functools import partial
 
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.lengths import are_kept
 from penstock.errors import PenstockError
 from penstock.framing.index import kept_classes
 from penstock.framing.index.kept_classes import Names
-from penstock.storage.local import LocalStorage
 
 
 def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
     """The names of a column in each shard whose index has them."""
     found: dict[int, Names | None] = {}
-    if not are_kept(dataset, column):
+    if not are_kept(dataset.files, column):
         return found
     files = dataset.files
     for shard, file in enumerate(dataset.paths):
@@ -28,7 +28,7 @@ def known(dataset: Dataset, column: str, path: str) -> dict[int, Names | None]:
 
 def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | None]) -> None:
     """Store the names of a column for each shard. If that fails, the next loader looks for them again."""
-    if not are_kept(dataset, column):
+    if not are_kept(dataset.files, column):
         return
     files = dataset.files
     for shard, names in found.items():
@@ -38,12 +38,3 @@ def keep(dataset: Dataset, column: str, path: str, found: Mapping[int, Names | N
         with suppress(PenstockError, OSError):
             reader, source = files.own(shard), files.source(shard)
             kept_classes.keep(source, reader, dataset.options.index, {path: names}, check)
-
-
-def are_kept(dataset: Dataset, column: str) -> bool:
-    """Whether facts about a column may be in an index. The column must be read unmodified and verified, from local files
-    that may have an index."""
-    options = dataset.options
-    is_own = not (options.raw or options.format_options or dataset.files.is_added(column))
-    is_here = options.index != "never" and isinstance(dataset.files.storage, LocalStorage)
-    return is_own and options.verifies and is_here

@@ -6,7 +6,7 @@ all its fields, except to fields for which it is given separately.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.columns.types import is_fixed_tensor, is_variable_tensor
 from penstock.errors import SchemaError
 from penstock.limits import checked_count
+from penstock.loader.padding import Pad
 
 RAGGED = ("offsets", "pad", "list")
 
@@ -27,11 +28,12 @@ class ArrayOptions(NamedTuple):
     pad_to: Mapping[str, tuple[int, ...]] = {}
     """Lengths of lists by path, outermost first."""
     truncate: bool = False
+    pads: Mapping[str, Pad] = {}
 
     def of(self, column: str) -> ColumnOptions:
         """The options of a column."""
         ragged = self.ragged if isinstance(self.ragged, str) else "offsets"
-        return ColumnOptions(self, column, ragged, None, None).told()
+        return ColumnOptions(self, column, ragged, None, None, Pad()).told()
 
 
 class ColumnOptions(NamedTuple):
@@ -42,6 +44,7 @@ class ColumnOptions(NamedTuple):
     ragged: str
     fill: Any
     lengths: tuple[int, ...] | None
+    pad: Pad
 
     def field(self, name: str) -> ColumnOptions:
         """The options of a field of the structs at this path."""
@@ -49,12 +52,18 @@ class ColumnOptions(NamedTuple):
 
     def told(self) -> ColumnOptions:
         """These options, replaced by those that were given for exactly this path."""
-        ragged, fill, pad_to, _ = self.given
+        ragged, fill, pad_to, _, pads = self.given
         return self._replace(
             ragged=self.ragged if isinstance(ragged, str) else ragged.get(self.path, self.ragged),
             fill=fill.get(self.path, self.fill),
             lengths=pad_to.get(self.path, self.lengths),
+            pad=pads.get(self.path, self.pad),
         )
+
+    @property
+    def is_padded(self) -> bool:
+        """Whether lists are padded: to given lengths, or to the longest list."""
+        return self.ragged == "pad" or self.lengths is not None
 
 
 class Place(NamedTuple):
@@ -64,7 +73,12 @@ class Place(NamedTuple):
     """The paths of its column, of the structs around it, and last of the place itself."""
     levels: int
     """How many lists are around a value, including lists around its structs."""
-    is_struct: bool
+    type: Any
+    """Its type inside all lists."""
+
+    @property
+    def is_struct(self) -> bool:
+        return pa.types.is_struct(self.type)
 
     def last(self, given: Collection[str]) -> str | None:
         """Return the given path whose option applies to this place: its own path, or the nearest one around it. None if
@@ -83,9 +97,9 @@ def _within(paths: tuple[str, ...], type_: Any, levels: int) -> Iterator[Place]:
     while has_offsets(type_):
         levels += 1
         type_ = _stored_type(type_.value_type)
-    is_struct = pa.types.is_struct(type_)
-    yield Place(paths, levels, is_struct)
-    for field in type_ if is_struct else ():
+    place = Place(paths, levels, type_)
+    yield place
+    for field in type_ if place.is_struct else ():
         yield from _within((*paths, f"{paths[-1]}.{field.name}"), field.type, levels)
 
 
@@ -117,21 +131,74 @@ def _unknown(word: str, path: str, schema: pa.Schema) -> SchemaError:
     return SchemaError(f"no such column for {word}=; there are: {known}", field=path)
 
 
-def lengths_of(
-    pad_to: Mapping[str, Any] | None, schema: pa.Schema, decode: Collection[str] | None = None
-) -> dict[str, tuple[int, ...]]:
-    """Check `pad_to` against the schema, and return the lengths for each path, outermost first."""
+def array_options(
+    schema: pa.Schema,
+    decode: Collection[str],
+    *,
+    ragged: Any,
+    fill: Mapping[str, Any],
+    pad_to: Any,
+    buckets: Mapping[str, tuple[int, ...]],
+    truncate: bool,
+) -> ArrayOptions:
+    """Check keywords of `Loader` against the schema. `buckets`: the lengths of the largest bucket."""
+    check_paths(schema, fill=fill, ragged=ragged)
     if pad_to is not None and not isinstance(pad_to, Mapping):
         raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
+    pads = {path: one for path, one in (pad_to or {}).items() if isinstance(one, Pad)}
+    lengths = {path: one.length if path in pads else one for path, one in (pad_to or {}).items()}
+    found = {path: one for path, one in lengths.items() if one is not None}
+    checked = lengths_of({**found, **buckets}, schema, decode)
+    if pads:
+        check_paths(schema, pad_to=pads)
+        check_pads(pads, schema, decode)
+        by_path = dict.fromkeys(schema.names, ragged) if isinstance(ragged, str) else ragged
+        ragged = {**by_path, **dict.fromkeys(pads, "pad")}
+    return ArrayOptions(ragged, fill, checked, truncate, pads)
+
+
+def check_pads(pads: Mapping[str, Pad], schema: pa.Schema, decode: Collection[str]) -> None:
+    """Check `Pad`s against the schema."""
+    every = list(places(schema))
+    known = {one.paths[-1] for one in every}
+    for path, pad in pads.items():
+        fields = [one for one in every if one.last(pads) == path and not one.is_struct]
+        for one in _lists_of(fields, decode, path):
+            _check_value(pad.value, one)
+        added = [f"{path}_mask"] * pad.mask + [f"{path}_length"] * pad.lengths
+        for name in known.intersection(added):
+            raise SchemaError(
+                f"Pad adds {name!r}, and the data has a column of this name",
+                field=path,
+                hint="penstock.rename_fields, or mask=False and lengths=False of Pad",
+            )
+
+
+def _check_value(value: Any, place: Place) -> None:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if value is None or not any(is_kind(place.type) for is_kind in kinds):
+        return
+    try:
+        pa.scalar(value).cast(place.type)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"the value {value!r} of Pad does not fit {place.type}", field=place.paths[-1]
+        ) from error
+
+
+def lengths_of(
+    pad_to: Mapping[str, Any], schema: pa.Schema, decode: Collection[str]
+) -> dict[str, tuple[int, ...]]:
+    """Check the lengths of `pad_to` against the schema, and return them for each path, outermost first."""
     found: dict[str, tuple[int, ...]] = {}
-    for path, value in (pad_to or {}).items():
+    for path, value in pad_to.items():
         given = [value] if isinstance(value, (int, np.integer)) else list(value)
         found[path] = tuple(checked_count(f"pad_to of {path!r}", length, 1) for length in given)
     if found:
         check_paths(schema, pad_to=found)
         every = list(places(schema))
         for path in found:
-            _check_levels(path, every, found, decode or ())
+            _check_levels(path, every, found, decode)
     return found
 
 
@@ -140,13 +207,18 @@ def _check_levels(
 ) -> None:
     """Raise SchemaError unless a path has one length for each level of the lists that it applies to."""
     fields = [one for one in every if one.last(given) == path and not one.is_struct]
+    lists = _lists_of(fields, decode, path)
+    for one in lists:
+        if one.levels != len(given[path]):
+            raise _other_levels(one, lists, len(given[path]))
+
+
+def _lists_of(fields: Sequence[Place], decode: Collection[str], path: str) -> list[Place]:
     lists = [one for one in fields if one.levels]
     if not lists or lists[0].paths[0] in decode:
         why = "is decoded" if lists else "does not hold lists of variable length"
         raise SchemaError(f"pad_to= is for lists, and this column {why}", field=path)
-    for one in lists:
-        if one.levels != len(given[path]):
-            raise _other_levels(one, lists, len(given[path]))
+    return lists
 
 
 def _other_levels(wrong: Place, lists: list[Place], count: int) -> SchemaError:

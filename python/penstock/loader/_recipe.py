@@ -173,7 +173,11 @@ class Recipe:
         with clock.on("decode"), self._located(numbers[rows.places]):
             made = self._arrays(rows, pad_to)
         if mask is not None:
-            made["mask"] = mask
+            own = made.get("mask")
+            if own is None:
+                made["mask"] = mask
+            else:
+                own[~mask] = False  # a column of `packed`; see `check_mask`
         if self.record_numbers is not None:
             made[self.record_numbers] = numbers[rows.places]
         if self.user.is_any:
@@ -203,7 +207,10 @@ class Recipe:
         if pad_to:
             options = options._replace(pad_to={**options.pad_to, **pad_to})
         arrays = {**rows.decoded, **as_arrays(rest, options)}
-        return {name: arrays[name] for name in names}
+        return {
+            **{name: arrays[name] for name in names},
+            **arrays,
+        }  # with the columns that Pad adds
 
     def _decoded(self, rows: _Rows, numbers: np.ndarray, shared: Shared) -> _Rows:
         """Decode the columns of `decode`, and drop rows whose image cannot be decoded."""

@@ -217,9 +217,13 @@ def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> Skippe
     """A damaged record as a skipped region, as a scan would report it."""
     start = end = error.byte or 0
     shards, local = dataset.files.locate(numbers)
-    reader = dataset.files.own(int(shards[0]))
+    shard = int(shards[0])
+    if error.record is None or error.file not in dataset.paths:
+        in_file = dataset.files.in_file(shard, local)
+    else:  # not always the record with this number: a packed row has several
+        shard, in_file = dataset.paths.index(error.file), np.array([error.record])
+    reader = dataset.files.own(shard)
     with suppress(FormatError):  # because of the damage, its position may be unknown
-        in_file = dataset.files.in_file(int(shards[0]), local)
         for chunk, _ in reader.pick(in_file):
             if (found := reader.readable(chunk)) is not None:
                 start, end = int(found.starts[0]), int(found.ends[0])

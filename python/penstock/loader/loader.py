@@ -22,7 +22,7 @@ from penstock.loader._buckets import BucketSequence, buckets_of
 from penstock.loader._caching import cached
 from penstock.loader._class_names import ClassNames
 from penstock.loader._maker import BatchMaker
-from penstock.loader._padding import ArrayOptions, check_paths, lengths_of, padded_paths
+from penstock.loader._padding import array_options, padded_paths
 from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import workers_for
 from penstock.loader._progress import line as progress_line
@@ -32,6 +32,7 @@ from penstock.loader._same import check_same
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
 from penstock.loader._user_code import Batch, UserCode
+from penstock.loader.padding import Pad
 from penstock.loader.stats import LoaderStats, Meter
 from penstock.orders import Mixture, Order
 from penstock.orders.keys import checked_epoch, checked_seed
@@ -63,7 +64,7 @@ class Loader:
         uneven: how the last step becomes equal on all ranks. "drop" leaves out up to world_size - 1 records. "wrap"
             fills the gaps with records from the beginning of the epoch. "pad" fills every batch up to batch_size and
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
-            damaged records.
+            damaged records. If the data has a column `mask` of bool, as `packed` makes, it is False for them there.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
         map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
             in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
@@ -75,7 +76,8 @@ class Loader:
         ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
-            lists, one length for each level, outermost first. A longer list is an error. `pad_to`, `ragged` and
+            lists, one length for each level, outermost first. A longer list is an error. A penstock.Pad in place of the
+            length has another value, and adds a mask or the lengths of the lists. `pad_to`, `ragged` and
             `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
@@ -151,7 +153,7 @@ class Loader:
         epoch: int = 0,
         progress: bool = False,
         class_names: Mapping[str, Sequence[str]] | None = None,
-        pad_to: Mapping[str, int | Sequence[int]] | None = None,
+        pad_to: Mapping[str, int | Sequence[int] | Pad] | None = None,
         truncate: bool = False,
         buckets: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
@@ -171,12 +173,20 @@ class Loader:
         if buckets is not None:
             sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
             self.buckets = BucketSequence(self.order, self.source, sizes, self.plan)
-            pad_to = {**(pad_to or {}), **sizes.pad_to(-1)}
         self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode)
-        check_paths(schema, fill=fill, ragged=ragged)
+        arguments.check_mask(uneven, schema)
+        arrays = array_options(
+            schema,
+            decode or {},
+            ragged=ragged,
+            fill=fill or {},
+            pad_to=pad_to,
+            buckets={} if self.buckets is None else self.buckets.buckets.pad_to(-1),
+            truncate=truncate,
+        )
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
         self.seed = (self.order.seed or 0) if seed is None else checked_seed(seed)
@@ -186,12 +196,11 @@ class Loader:
         self._meter = Meter(self.threads)
         user = UserCode(map, map_records)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
-        lengths = lengths_of(pad_to, schema, decode)
         self._recipe = Recipe(
             self.source,
             dict(decode or {}),
             user,
-            ArrayOptions(ragged, fill or {}, lengths, truncate),
+            arrays,
             self._classes,
             self.seed,
             max(self.threads, 1),

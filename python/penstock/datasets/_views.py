@@ -1,0 +1,50 @@
+"""What a dataset shows instead of the records of its files, such as some of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.datasets.files import Files
+
+
+class View(ABC):
+    """Other records, made from those of some files."""
+
+    keeps_columns: bool = True
+    """Whether its records have the columns of the files."""
+
+    @abstractmethod
+    def files(self, base: Files) -> ViewFiles:
+        """Return the files with the records of the view."""
+        ...
+
+    @abstractmethod
+    def fixed(self, base: Files) -> View:
+        """Return a view that makes the same records from the same files, however these are opened."""
+        ...
+
+    def schema_of_files(self, schema: pa.Schema) -> pa.Schema:
+        """Return a schema of the view's columns with the names that they have in the files."""
+        return schema
+
+
+class ViewFiles(Files):
+    """Files with the records of a view. They share open files and caches with the files that they are made of."""
+
+    def __init__(self, base: Files, view: View) -> None:
+        self.__dict__.update(vars(base))
+        self.base = base
+        self.view: Any = view
+        self._firsts = None
+        self.uncounted = []
+        self.listed = None
+
+    @property
+    def is_view(self) -> bool:
+        return True
+
+    def complete(self) -> Files:
+        return self.view.files(self.base.complete())

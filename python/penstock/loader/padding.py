@@ -1,0 +1,34 @@
+"""`Pad`: how lists are padded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """How the lists of a column are padded, in `pad_to=` of `penstock.Loader`.
+
+    Args:
+        length: as in `pad_to=`; None pads to the longest list of the batch, or to the size of its bucket.
+        value: what lists are filled up with. None: 0, False, or None for text.
+        mask: add a column `<name>_mask`, bool of the shape of the padded lists: True for values of the list.
+        lengths: add a column `<name>_length`, int64[n]: how many values of the list are in the batch.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"tokens": [[5, 6, 7], [8]]}, "tokens.tfrecord", overwrite=True)
+        >>> pad = ps.Pad(4, value=-1, mask=True, lengths=True)
+        >>> batch = next(iter(ps.Loader(ps.open("tokens.tfrecord"), 2, pad_to={"tokens": pad})))
+        >>> batch["tokens"].tolist(), batch["tokens_length"].tolist()
+        ([[5, 6, 7, -1], [8, -1, -1, -1]], [3, 1])
+        >>> batch["tokens_mask"].tolist()
+        [[True, True, True, False], [True, False, False, False]]
+    """
+
+    length: int | Sequence[int] | None = None
+    value: Any = None
+    mask: bool = False
+    lengths: bool = False
