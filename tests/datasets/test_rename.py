@@ -176,5 +176,5 @@ def test_wrong_renames_are_refused(sets: dict[str, Dataset]) -> None:
     for wrong in ([("id", "x")], {"id": 3}):
         with pytest.raises(TypeError, match="rename takes a dict"):
             ds.rename(wrong)  # type: ignore[arg-type]
-    with pytest.raises(ps.UnsupportedError, match="other names"):
+    with pytest.raises(ps.UnsupportedError, match="a view"):
         ps.add_fields(ds.rename({"id": "x"}), {"new": np.zeros(COUNT)})
