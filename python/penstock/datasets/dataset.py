@@ -16,7 +16,7 @@ from penstock.columns.casts import in_microseconds
 from penstock.columns.records import has_tensors, rows_of
 from penstock.conditions import Where
 from penstock.contract.format import Options
-from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles
+from penstock.datasets._chosen import ByCondition, ByNumber, Choice, ChosenFiles, readable
 from penstock.datasets._opened import Opened, Skipped
 from penstock.datasets._types import schema_with
 from penstock.datasets.files import Files
@@ -262,6 +262,17 @@ class Dataset(Opened):
         """Return a view of some of the records."""
         files = ChosenFiles(self._files, choice)
         return Dataset(self._call, files, self._skipped, Skipped(self._regions))
+
+    def readable(self) -> Dataset:
+        """Return a view of the records that can be read, for callers that number the records. If damage is skipped, this
+        reads all data, and this dataset lists the skipped regions.
+
+        Raises:
+            UnsupportedError: the records cannot be numbered.
+        """
+        if self.options.damage == "error":
+            return self
+        return self.view(readable(self._files, self.add_skipped))
 
     def whole(self, verb: str) -> Dataset:
         """Return this dataset, for a verb that works on whole files.
