@@ -140,7 +140,9 @@ def test_verbs_write_the_chosen_records_that_can_be_read(
 ) -> None:
     whole = opened(*source)
     wanted = ids_of(whole)
-    out = tmp_path / "out.tfrecord"
+    made = tmp_path / "made"
+    made.mkdir()
+    out = made / "out.tfrecord"
 
     def written() -> list[int]:
         return ps.open(out).to_table()["id"].to_pylist()
@@ -161,9 +163,9 @@ def test_verbs_write_the_chosen_records_that_can_be_read(
     assert written() == wanted[:7]
     ps.dedupe(opened(*source), into=out, overwrite=True)
     assert written() == wanted
-    made = ps.write_splits(opened(*source), tmp_path / "s-{split}.tfrecord", {"a": 0.5, "b": 0.5})
-    assert sum(one.num_records for one in made.values()) == len(wanted)
-    both = [number for name in "ab" for number in ids_of(ps.open(tmp_path / f"s-{name}.tfrecord"))]
+    parts = ps.write_splits(opened(*source), made / "s-{split}.tfrecord", {"a": 0.5, "b": 0.5})
+    assert sum(one.num_records for one in parts.values()) == len(wanted)
+    both = [number for name in "ab" for number in ids_of(ps.open(made / f"s-{name}.tfrecord"))]
     assert sorted(both) == wanted
 
 

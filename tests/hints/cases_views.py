@@ -47,7 +47,7 @@ def numbers_of_a_filtered_view() -> Case:
 def records_without_numbers() -> Case:
     """Equal records of a compressed file, in which damage shifts the later ones."""
     ps.write({"id": [number // 2 % 40 for number in range(400)]}, "a.tfrecord", index=False)
-    whole = gzip.compress(Path("a.tfrecord").read_bytes(), mtime=0)
+    whole = gzip.compress(Path("a.tfrecord").read_bytes(), 6, mtime=0)
     path = Path("a.tfrecord.gz")
     path.write_bytes(whole)
     ps.index(path)
@@ -70,7 +70,8 @@ def records_without_numbers() -> Case:
         cli("repair a.tfrecord.gz --into NEW")
         assert split("NEW")["a"].to_table().num_rows
 
-    return Case(lambda: split("a.tfrecord.gz"), advised)
+    text = "penstock repair a.tfrecord.gz --into NEW"
+    return Case(lambda: split("a.tfrecord.gz"), advised, text)
 
 
 def fields_of_a_view() -> Case:

@@ -264,12 +264,7 @@ class Dataset(Opened):
         return Dataset(self._call, files, self._skipped, Skipped(self._regions))
 
     def readable(self) -> Dataset:
-        """Return a view of the records that can be read, for callers that number the records. If damage is skipped, this
-        reads all data, and this dataset lists the skipped regions.
-
-        Raises:
-            UnsupportedError: the records cannot be numbered.
-        """
+        """Return a view of the records that can be read. If damage is skipped, this reads all data."""
         if self.options.damage == "error":
             return self
         return self.view(readable(self._files, self.add_skipped))
