@@ -147,7 +147,13 @@ def test_verbs_write_the_chosen_records_that_can_be_read(
     def written() -> list[int]:
         return ps.open(out).to_table()["id"].to_pylist()
 
-    for chosen in ({"where": "label > 3"}, {"sample": 0.5}, {"shuffle": 1}, {"sample_rest": 0.5}):
+    choices: list[dict[str, Any]] = [
+        {"where": "label > 3"},
+        {"sample": 0.5},
+        {"sample_rest": 0.5},
+        {"shuffle": 1},
+    ]
+    for chosen in choices:
         ds = opened(*source)
         ps.convert(ds, out, overwrite=True, prove=True, **chosen)
         assert places(ds) == places(whole)

@@ -269,7 +269,7 @@ def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
         yield shard, error
 
 
-def _held_bytes(result: Result | Failed) -> int:
+def _held_bytes(result: tuple[int, Read | SkippedRegion | list[Part] | Exception]) -> int:
     held = result[1]
     if isinstance(held, list):
         return sum(chunk.end_byte - chunk.start_byte for _, _, chunk in held)

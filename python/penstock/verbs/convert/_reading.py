@@ -70,7 +70,7 @@ class Reading:
         *,
         finds_text: bool = False,
     ) -> None:
-        if dataset.options.damage != "error" and not choice.is_all and choice.numbers is None:
+        if not choice.is_all and choice.numbers is None:
             dataset = dataset.readable()
         self.dataset = dataset
         is_here = isinstance(dataset.files.storage, LocalStorage)
