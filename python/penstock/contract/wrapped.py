@@ -37,6 +37,9 @@ class WrappedReader(Reader):
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
         return self.base.readable(chunk)
 
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        return self.base.place(record)
+
     def numbers(self, chunk: Chunk[Any]) -> np.ndarray:
         return self.base.numbers(chunk)
 

@@ -279,6 +279,9 @@ class ChosenReader(Reader):
         for part in self._base.parts(chunk.data.chunk, columns):
             yield from self._chosen(part)
 
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        return self._base.place(record)  # the number in the file, as in `record_numbers`
+
     def record_numbers(self, chunk: Chunk[_Inner]) -> np.ndarray:
         inner, rows = chunk.data
         numbers = self._base.record_numbers(inner)

@@ -364,7 +364,8 @@ class _Around:
         if bad is not None and self._readable is not None:
             start, end = int(self._readable.starts[bad]), int(self._readable.ends[bad])
         elif bad is not None:
-            record = self._reader.record_numbers(chunk)[self._numbers[bad]]
+            record = int(self._reader.record_numbers(chunk)[self._numbers[bad]])
+            _, start, end = self._reader.place(record) or ("", start, end)
             reason = f"record {record}: {reason}"
         region = SkippedRegion(error.file or "", start, end, num_records, reason)
         self._undecoded.append(region)

@@ -83,6 +83,10 @@ class FramedReader(Reader):
     def uncounted(self) -> Sequence[SkippedRegion]:
         return () if self._index is None else self._index.gaps
 
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        index = self.index
+        return self.source.path, int(index.starts[record]), int(index.ends[record])
+
     def numbers(self, chunk: FrameChunk) -> np.ndarray:
         index = self._index
         if index is None or index.gap_ends is None:
