@@ -127,6 +127,25 @@ def test_the_command_prints_what_was_skipped_whatever_else_it_does(
     assert len(json.loads(found.stdout)["damage"]) == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["split", "--shares", "a=0.5,b=0.5", "--into", "{}/out-{{split}}.tfrecord"],
+     ["sort", "--by", "id", "--into", "{}/out.tfrecord"], ["dedupe", "--into", "{}/out.tfrecord"]],
+)  # fmt: skip
+def test_commands_that_choose_records_print_what_was_skipped(
+    tmp_path: Path, words: list[str]
+) -> None:
+    captions(tmp_path)
+    command, *options = words
+    call = [sys.executable, "-m", "penstock", command, str(tmp_path / "year=1" / "a.tfrecord")]
+    call += [one.format(tmp_path) for one in options] + ["--damage", "skip", "--overwrite"]
+    found = subprocess.run(call, check=True, capture_output=True, text=True)
+    assert found.stderr.count("skipped in ") == 1
+    found = subprocess.run([*call, "--json"], check=True, capture_output=True, text=True)
+    assert len(json.loads(found.stdout)["damage"]) == 1
+    assert ps.open(str(tmp_path / "out*.tfrecord")).count() == 9
+
+
 # -- files that cannot be opened --------------------------------------------------------------------
 
 
