@@ -190,6 +190,20 @@ def test_damage_in_an_overlaid_file_keeps_the_numbers_of_the_records(tmp_path: P
     assert taken["twice"].to_pylist() == [2 * n for n in table["id"].to_pylist()]
 
 
+def test_a_condition_on_the_names_of_folders_leaves_damaged_records_out(tmp_path: Path) -> None:
+    for year in ("year=1", "year=2"):
+        (tmp_path / year).mkdir()
+        write_files(tmp_path / year, "tfrecord", index=True)
+        path = tmp_path / year / "1.tfrecord"
+        flip(path, payload(path, 50))
+    ds = ps.open(tmp_path, damage="skip")
+    view = ds.filter("year == 1")
+    assert len(view) == 3 * NUM - 1
+    assert view.take(np.arange(len(view)))["id"].to_pylist() == ids_of(view)
+    assert len(loaded(view, ps.Shuffled(0))) == 3 * NUM - 1
+    assert len(view.damage) == 1
+
+
 def test_a_view_needs_damage_to_be_skipped_not_stopped_at(tmp_path: Path) -> None:
     view = ps.open(write_files(tmp_path, "tfrecord", index=True), damage="stop").filter("id > 3")
     assert ids_of(view)

@@ -19,9 +19,8 @@ from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Filter, Where, filter_of
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._no_records import NoRecords
-from penstock.datasets._opened import Opened
+from penstock.datasets._numbered import numbered
 from penstock.datasets.files import Files
-from penstock.datasets.scan import numbered_batches, shard_batches
 from penstock.datasets.take import reordered
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, UnsupportedError
@@ -104,19 +103,24 @@ class ByCondition(Choice):
 
     def _evaluated(self, files: Files) -> list[np.ndarray]:
         every = range(len(files.paths))
-        answers = [files.answer(shard, self._filter) for shard in every]
+        answers = [self._answer(files, shard) for shard in every]
         found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in every]
         for shard in every:
             if answers[shard]:
                 found[shard].append(np.arange(files.reader(shard).num_records))
         read = [shard for shard in every if answers[shard] is None]
         self._skipped = []
-        for shard, numbers, batch in _numbered(files, self._filter.columns, read, self._skipped):
+        for shard, numbers, batch in numbered(files, self._filter.columns, read, self._skipped):
             found[shard].append(numbers[self._filter.holds(batch)])
         return [np.concatenate(parts) for parts in found]
 
-    def reader(self, files: Files, shard: int) -> Reader:
+    def _answer(self, files: Files, shard: int) -> bool | None:
         answer = files.answer(shard, self._filter)
+        # If damage is skipped, even a file of which all records are chosen is read, to find those that can be read.
+        return None if answer and files.options.damage != "error" else answer
+
+    def reader(self, files: Files, shard: int) -> Reader:
+        answer = self._answer(files, shard)
         if answer is not None:
             return files.reader(shard) if answer else NoRecords(files.schema)
         numbers = lambda: self.numbers(files)[shard]  # noqa: E731
@@ -130,40 +134,11 @@ def readable(files: Files, skipped: Callable[[SkippedRegion], None]) -> ByNumber
     """Choose the records that can be read, and call `skipped` with the regions that cannot. This reads all data."""
     regions: list[SkippedRegion] = []
     found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in files.paths]
-    for shard, numbers, _ in _numbered(files, None, range(len(files.paths)), regions):
+    for shard, numbers, _ in numbered(files, None, range(len(files.paths)), regions):
         found[shard].append(numbers)
     for region in regions:
         skipped(region)
     return ByNumber([np.concatenate(parts) for parts in found], regions)
-
-
-def _numbered(
-    files: Files,
-    columns: Sequence[str] | None,
-    shards: Sequence[int],
-    skipped: list[SkippedRegion],
-) -> Iterator[tuple[int, np.ndarray, pa.RecordBatch]]:
-    """Yield the records of some files with their numbers, and append the skipped regions to `skipped`."""
-    dataset = Opened(files, None)
-    if files.options.damage != "error":
-        check_numbers(files)
-        # All columns are read, because damage in any of them makes a record unreadable.
-        yield from numbered_batches(dataset, None, skipped.append, shards)
-        return
-    done = [0] * len(files.paths)  # all records are read, so no index is needed to number them
-    for shard, batch in shard_batches(dataset, columns, None, shards):
-        yield shard, np.arange(done[shard], done[shard] + batch.num_rows), batch
-        done[shard] += batch.num_rows
-
-
-def check_numbers(files: Files) -> None:
-    """Raise UnsupportedError if reading ends at damage: the records before it then have no numbers of their own."""
-    if files.options.damage == "stop":
-        raise UnsupportedError(
-            'records cannot be chosen by their numbers with damage="stop"',
-            file=files.paths[0],
-            hint='open(..., damage="skip"), which reads on after the damage',
-        )
 
 
 class ChosenFiles(Files):

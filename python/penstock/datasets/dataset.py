@@ -402,9 +402,10 @@ class Dataset(Opened):
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""
         if isinstance(self._files, ChosenFiles):
-            numbers = ByNumber(self._files.choice.numbers(self._files.base))
+            choice = self._files.choice
+            numbers = choice.numbers(self._files.base)  # which also finds what is skipped
             base = Dataset(self._call, self._files.base, self._skipped, self._regions)
-            return base.reopened(**other).view(numbers)
+            return base.reopened(**other).view(ByNumber(numbers, choice.skipped))
         call, regions = {**self._call, **other}, Skipped(self._regions)
         if "source" in other:
             return dataset_of(call, regions=regions)
