@@ -298,8 +298,10 @@ def test_folders_of_other_files_are_read_as_before(tmp_path: Path) -> None:
     ps.write({"id": [1, 2]}, tmp_path / "a.tfrecord")
     assert ps.open(tmp_path).shards[0].format == "tfrecord"
     (tmp_path / "preview.jpg").write_bytes(jpeg())
-    with pytest.raises(ps.FormatError):
-        len(ps.open(tmp_path))
+    with pytest.warns(UserWarning, match=r"left out preview\.jpg"):
+        ds = ps.open(tmp_path)
+    assert [record["id"] for record in ds] == [1, 2]
+    assert [path for path, _ in ds.skipped_files] == [str(tmp_path / "preview.jpg")]
     parquet = tmp_path / "p"
     parquet.mkdir()
     pq.write_table(pa.table({"id": [1]}), parquet / "metadata.parquet")

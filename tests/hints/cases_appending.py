@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -112,31 +110,6 @@ def field_left_out() -> Case:
     return Case(lambda: ps.append(NEW, "a.tfrecord"), advised)
 
 
-def chosen_of_damaged() -> Case:
-    ps.write({"a": range(5)}, "a.tfrecord", index=False)
-    data = bytearray(Path("a.tfrecord").read_bytes())
-    length = struct.unpack_from("<Q", data)[0] + 16
-    data[length + 14] ^= 1
-    Path("a.tfrecord").write_bytes(data)
-    left = [0, 2, 3, 4]
-
-    def numbers(path: str) -> list[int]:
-        return sorted(record["a"] for record in rows(path))
-
-    def shuffled(source: Any, target: str) -> None:
-        ps.convert(source, target, shuffle=1)
-
-    def advised() -> None:
-        ps.convert(ps.open("a.tfrecord", damage="skip"), "all.tfrecord")
-        shuffled("all.tfrecord", "b.tfrecord")
-        assert numbers("b.tfrecord") == left
-        cli("repair a.tfrecord --into good.tfrecord")
-        shuffled("good.tfrecord", "c.tfrecord")
-        assert numbers("c.tfrecord") == left
-
-    return Case(lambda: shuffled(ps.open("a.tfrecord", damage="skip"), "d.tfrecord"), advised)
-
-
 def fields_of_mds() -> Case:
     folder_of(Path("d"), {"shard.00000.mds": [1, 2]})
     return beside_or_elsewhere({"x": [1, 2], "b": [10, 20]})
@@ -175,7 +148,6 @@ CASES: Cases = {
     "'write a new shard, or use penstock convert to make a gzip file, which can be appended to'": zlib_file,
     "'write a new shard, or use penstock convert to make a file of consecutive maps'": one_array,
     "'add it, with null for missing values'": field_left_out,
-    "'convert all of it first, or use penstock repair'": chosen_of_damaged,
     "'penstock fields add without --into or --in-place stores new fields next to them; penstock convert writes another format'": (
         fields_of_mds,
         fields_of_images,

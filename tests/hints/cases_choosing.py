@@ -3,42 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from steps import Case, Cases
 
 import penstock as ps
-from damaging import flipped
-
-
-def numbered(verb: Callable[[ps.Dataset], Any]) -> Case:
-    """A verb that needs record numbers, on data in which a damaged record is skipped."""
-    ps.write({"id": [1, 2, 3], "more": [4, 5, 6]}, "a.tfrecord")
-    data = Path("a.tfrecord").read_bytes()
-    Path("a.tfrecord").write_bytes(flipped(data, data.index(b"more", len(data) // 3) * 8))
-
-    def advised() -> None:
-        ps.repair("a.tfrecord", into="b.tfrecord")
-        verb(ps.open("b.tfrecord"))
-        ps.convert(ps.open("a.tfrecord", damage="skip"), "c.tfrecord")
-        verb(ps.open("c.tfrecord"))
-
-    return Case(lambda: verb(ps.open("a.tfrecord", damage="skip")), advised)
-
-
-def split_of_what_is_damaged() -> Case:
-    return numbered(lambda ds: ps.split(ds, {"a": 0.5, "b": 0.5}))
-
-
-def dedupe_of_what_is_damaged() -> Case:
-    return numbered(lambda ds: ps.dedupe(ds, into="out.tfrecord", overwrite=True))
-
-
-def sort_of_what_is_damaged() -> Case:
-    return numbered(lambda ds: ps.sort(ds, "id", into="out.tfrecord", overwrite=True))
 
 
 def sort_by_lists() -> Case:
@@ -84,11 +53,6 @@ def condition_inside_json() -> Case:
 
 CASES: Cases = {
     "f'types={{{inside!r}: pa.struct([({part!r}, pa.int64())])}} of open gives the fields of JSON in tars; for other formats, filter with a function of a batch'": condition_inside_json,
-    "'penstock.repair first, or convert the undamaged records'": (
-        split_of_what_is_damaged,
-        dedupe_of_what_is_damaged,
-        sort_of_what_is_damaged,
-    ),
     "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,
     "'without where= and missing=\"keep\", all values are replaced, and their type may change'": replaced_by_another_type,
 }

@@ -243,7 +243,7 @@ def unknown_file_of_a_list() -> Case:
     Path("d").mkdir()
     for n in range(2):
         ps.write({"a": [n]}, f"d/p-{n}.tfrecord", index=False)
-    Path("d/q.bin").write_bytes(b"something else, that is no format")
+    Path("d/q.parquet").write_bytes(b"<html>an error page</html>")
     hint = "without this file: 'd/*.tfrecord'"
 
     def advised() -> None:

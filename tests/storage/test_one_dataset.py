@@ -97,10 +97,10 @@ def test_files_of_several_formats_are_refused_with_globs_that_work(
 
 def test_a_file_without_a_format_is_named_with_a_way_to_open_the_others(tmp_path: Path) -> None:
     laid(tmp_path, "a.tfrecord", "b.tfrecord")
-    (tmp_path / "x.bin").write_bytes(b"\x01\x02 no format")
-    with pytest.raises(ps.FormatError, match="no known format") as caught:
+    (tmp_path / "x.parquet").write_bytes(b"<html>no data</html>")
+    with pytest.raises(ps.FormatError, match="not a parquet file") as caught:
         ps.open(tmp_path)
-    assert caught.value.file == str(tmp_path / "x.bin")
+    assert caught.value.file == str(tmp_path / "x.parquet")
     (glob,) = proposals(caught.value)
     assert len(ps.open(glob)) == 4
 

@@ -139,8 +139,8 @@ def test_mistakes_say_what_to_do_before_anything_is_written(tmp_path: Path) -> N
         ps.dedupe(tmp_path / "in.tfrecord", "nothing", into=out)
     with pytest.raises(ValueError, match="names no column"):
         ps.dedupe(tmp_path / "in.tfrecord", [], into=out)
-    with pytest.raises(ps.UnsupportedError, match="damage='skip'"):
-        ps.dedupe(ps.open(tmp_path / "in.tfrecord", damage="skip"), into=out)
+    with pytest.raises(ps.UnsupportedError, match='damage="stop"'):
+        ps.dedupe(ps.open(tmp_path / "in.tfrecord", damage="stop"), into=out)
     assert not out.exists()
     ps.dedupe(tmp_path / "in.tfrecord", into=out)
     with pytest.raises(FileExistsError):

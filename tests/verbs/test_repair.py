@@ -268,6 +268,28 @@ def test_no_file_is_left_if_nothing_can_be_saved(tmp_path: Path) -> None:
     assert path.read_bytes() == bytes(range(200))
 
 
+def test_the_folders_of_repaired_files_are_kept(tmp_path: Path) -> None:
+    names = ["a.tfrecord", "x/a.tfrecord", "x/y/b.tfrecord"]
+    source, out = tmp_path / "source", tmp_path / "out"
+    for number, name in enumerate(names):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        ps.write({"id": [number]}, source / name)
+    report = ps.repair(source, into=out)
+    assert sorted(report.paths) == sorted(str(out / name) for name in names)
+    for number, name in enumerate(names):
+        assert [record["id"] for record in ps.open(out / name)] == [number]
+    # A glob and a list keep what is below the folder of all files.
+    ps.repair(str(source / "x" / "**" / "*.tfrecord"), into=tmp_path / "glob")
+    assert (tmp_path / "glob" / "a.tfrecord").exists()
+    assert (tmp_path / "glob" / "y" / "b.tfrecord").exists()
+    ps.repair([source / name for name in names[:2]], into=tmp_path / "list")
+    assert (tmp_path / "list" / "x" / "a.tfrecord").exists()
+    with pytest.raises(FileExistsError):
+        ps.repair(source, into=out)
+    with pytest.raises(ValueError, match="same name"):
+        ps.repair([source / names[0], source / names[0]], into=tmp_path / "twice")
+
+
 def test_targets_are_not_overwritten_unasked(tmp_path: Path) -> None:
     path = written(tmp_path / "a.tfrecord", [b"x"])
     written(tmp_path / "b.tfrecord", [b"y"])

@@ -78,8 +78,6 @@ def test_a_dataset_lists_what_was_skipped_in_datasets_made_from_it(
     plain, ds = opened(), opened()
     list(plain.scan())
     assert len(plain.damage) == 2
-    if made in ("condition", "complete view") and read in ("write", "append"):
-        pytest.skip("records chosen by a condition have no numbers if damage is skipped")
     READS[read](MADE[made](ds), str(tmp_path / "out.parquet"))
     # An index describes the same fault with fewer words.
     assert [(one.file, one.start_byte, one.end_byte) for one in ds.damage] == [
@@ -127,6 +125,25 @@ def test_the_command_prints_what_was_skipped_whatever_else_it_does(
     assert found.stderr.count("skipped in ") == 1
     found = subprocess.run([*call, "--json"], check=True, capture_output=True, text=True)
     assert len(json.loads(found.stdout)["damage"]) == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["split", "--shares", "a=0.5,b=0.5", "--into", "{}/out-{{split}}.tfrecord"],
+     ["sort", "--by", "id", "--into", "{}/out.tfrecord"], ["dedupe", "--into", "{}/out.tfrecord"]],
+)  # fmt: skip
+def test_commands_that_choose_records_print_what_was_skipped(
+    tmp_path: Path, words: list[str]
+) -> None:
+    captions(tmp_path)
+    command, *options = words
+    call = [sys.executable, "-m", "penstock", command, str(tmp_path / "year=1" / "a.tfrecord")]
+    call += [one.format(tmp_path) for one in options] + ["--damage", "skip", "--overwrite"]
+    found = subprocess.run(call, check=True, capture_output=True, text=True)
+    assert found.stderr.count("skipped in ") == 1
+    found = subprocess.run([*call, "--json"], check=True, capture_output=True, text=True)
+    assert len(json.loads(found.stdout)["damage"]) == 1
+    assert ps.open(str(tmp_path / "out*.tfrecord")).count() == 9
 
 
 # -- files that cannot be opened --------------------------------------------------------------------

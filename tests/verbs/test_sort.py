@@ -100,6 +100,6 @@ def test_mistakes_say_what_to_do_before_anything_is_written(tmp_path: Path) -> N
         ps.sort(tmp_path / "in.arrow", "nothing", into=out)
     with pytest.raises(ps.SchemaError, match="have no order"):
         ps.sort(tmp_path / "in.arrow", "tokens", into=out)
-    with pytest.raises(ps.UnsupportedError, match="damage='skip'"):
-        ps.sort(ps.open(tmp_path / "in.arrow", damage="skip"), "id", into=out)
+    with pytest.raises(ps.UnsupportedError, match='damage="stop"'):
+        ps.sort(ps.open(tmp_path / "in.arrow", damage="stop"), "id", into=out)
     assert not out.exists()

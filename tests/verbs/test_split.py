@@ -178,8 +178,8 @@ def test_other_mistakes_say_what_to_do(tmp_path: Path) -> None:
         ps.split(source, SHARES, by="nothing")
     with pytest.raises(ps.SchemaError, match="there are: "):
         ps.split(source, SHARES, stratify="nothing")
-    with pytest.raises(ps.UnsupportedError, match="damage='skip'"):
-        ps.split(ps.open(source, damage="skip"), SHARES)
+    with pytest.raises(ps.UnsupportedError, match='damage="stop"'):
+        ps.split(ps.open(source, damage="stop"), SHARES)
     with pytest.raises(ValueError, match="would be the file of every split"):
         ps.write_splits(source, tmp_path / "x.tfrecord", SHARES)
     with pytest.raises(ValueError, match="part of a file's name"):

@@ -119,7 +119,7 @@ def test_convert_of_a_damaged_dataset_continues_after_a_stop(tmp_path: Path) -> 
     assert not list(tmp_path.glob(".penstock-*"))
 
 
-def test_a_damaged_dataset_is_not_shuffled(tmp_path: Path) -> None:
+def test_the_readable_records_of_a_damaged_dataset_are_shuffled(tmp_path: Path) -> None:
     path = tmp_path / "a.tfrecord"
     starts = ids_file(path)
     ds = ps.open(str(path), damage="skip", index="never")
@@ -127,9 +127,10 @@ def test_a_damaged_dataset_is_not_shuffled(tmp_path: Path) -> None:
     assert sorted(ids_of(made.paths[0])) == list(range(1000))
     flip(path, starts[5] + 20)
     ds = ps.open(str(path), damage="skip", index="never")
-    with pytest.raises(ps.UnsupportedError, match="shuffled"):
-        ps.convert(ds, str(tmp_path / "c.parquet"), shuffle=1)
-    assert not (tmp_path / "c.parquet").exists()
+    made = ps.convert(ds, str(tmp_path / "c.parquet"), shuffle=1, prove=True)
+    assert made.num_records == 999
+    assert sorted(ids_of(made.paths[0])) == [n for n in range(1000) if n != 5]
+    assert len(ds.damage) == 1
 
 
 # -- records that are hopped over -----------------------------------------------------------------

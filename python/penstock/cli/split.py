@@ -9,7 +9,7 @@ import click
 from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import NAMES, json_option, misuse, pairs_of, source_argument
-from penstock.cli.writing import source_of, writing, written_as
+from penstock.cli.writing import datasets_of, source_of, writing, written_as
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -85,13 +85,15 @@ def command(
             data, into, parts, by=by, stratify=stratify, progress=progress, **pairs
         )
     if as_json:
-        output.emit(
-            {"splits": {name: _document(part) for name, part in made.items()}, "damage": []}
-        )
+        damage = [region for ds in datasets_of(data) for region in output.damage_of(ds)]
+        splits = {name: _document(part) for name, part in made.items()}
+        output.emit({"splits": splits, "damage": damage})
         return
     for name, part in made.items():
         click.echo(f"{describe.escape(name)}: {part.line()}")
     output.print_notes(next(iter(made.values())))
+    for ds in datasets_of(data):
+        output.print_damage(ds)
 
 
 def _parts_of(shares: list[str]) -> dict[str, float]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Examples:
   penstock verify train.tfrecord
   penstock verify --no-payloads 'train-*.tfrecord'
+  penstock verify --decode photos/
   penstock verify --json train.tfrecord.gz > report.json
 """,
 )
@@ -37,11 +38,13 @@ Examples:
     is_flag=True,
     help="Do not decode the records to check their contents.",
 )
+@click.option("--decode", is_flag=True, help="Also decode every picture completely.")
 @reading("format", "read", "index", "limits", "threads")
 @json_option
 def command(
     source: tuple[str, ...],
     no_payloads: bool,
+    decode: bool,
     format: str | None,
     read: tuple[str, ...],
     index: str,
@@ -61,6 +64,7 @@ def command(
             one_or_many(source),
             format=format,
             payloads=not no_payloads,
+            decode=decode,
             index=index,
             limits=limits,
             threads=threads,
@@ -85,7 +89,7 @@ def command(
 
 
 def _is_repairable(finding: ps.Finding) -> bool:
-    others = ("unsupported", "schema", "overlay", "stale_overlay")
+    others = ("unsupported", "schema", "overlay", "stale_overlay", "picture")
     return finding.severity == "error" and finding.kind not in others
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.selection import Projection
 from penstock.contract.format import Chunk, Reader
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
 
@@ -69,14 +70,14 @@ def is_of_a_batch(error: PenstockError) -> bool:
     return isinstance(error, LimitError) and error.of_batch and error.record is None
 
 
-def parts_around(reader: Reader, chunk: Chunk[Any]) -> Iterator[Found]:
+def parts_around(reader: Reader, chunk: Chunk[Any], columns: Projection = None) -> Iterator[Found]:
     """Yield the records of a chunk, with their numbers in the chunk, and the errors that prevent reading some of
     them."""
 
     def read(first: int, end: int) -> pa.RecordBatch:
         are_all = first == 0 and end == chunk.num_records
         rows = None if are_all else np.arange(first, end)
-        return reader.decode(chunk, rows, None)
+        return reader.decode(chunk, rows, columns)
 
     def row_of(error: PenstockError) -> int | None:
         number = number_of(error)

@@ -248,6 +248,16 @@ class Reader(ABC):
         """The numbers that a chunk's records have in the file, int64, ascending."""
         return np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
 
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        """The file of a record, and its first byte and its end there; None if the reader does not know."""
+        del record
+        return None
+
+    def numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        """The numbers by which `pick` takes a chunk's records, int64, one after another. Below 0: a record that is not in
+        the view. They are final once `num_records` was called, before the chunks were requested."""
+        return np.arange(chunk.first_record, chunk.first_record + chunk.num_records)
+
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
         """Whether a chunk may hold a record within these bounds. False if statistics in the file exclude it."""
         del chunk, bounds

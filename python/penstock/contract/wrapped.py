@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from penstock.contract.format import Chunk, Readable, Reader, Stretch
 from penstock.storage.skipped import SkippedFile
 
@@ -34,6 +36,12 @@ class WrappedReader(Reader):
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
         return self.base.readable(chunk)
+
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        return self.base.place(record)
+
+    def numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        return self.base.numbers(chunk)
 
     def compares(self, chunk: Chunk[Any] | None) -> bool:
         return self.base.compares(chunk)

@@ -19,13 +19,12 @@ from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Filter, Where, filter_of
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._no_records import NoRecords
-from penstock.datasets._opened import Opened
+from penstock.datasets._numbered import numbered
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
-from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import reordered
 from penstock.engine.locks import Lock
-from penstock.errors import UnsupportedError
+from penstock.errors import FormatError, UnsupportedError
 from penstock.storage.skipped import SkippedFile
 
 
@@ -36,12 +35,18 @@ class Choice(View):
         return ChosenFiles(base, self)
 
     def fixed(self, base: Files) -> ByNumber:
-        return ByNumber(self.numbers(base))
+        numbers = self.numbers(base)  # which also finds what is skipped
+        return ByNumber(numbers, self.skipped)
 
     @abstractmethod
     def numbers(self, files: Files) -> Sequence[np.ndarray]:
         """Return for each file the numbers of its chosen records, int64, ascending."""
         ...
+
+    @property
+    def skipped(self) -> Sequence[SkippedRegion]:
+        """The regions that were skipped when the records were chosen."""
+        return ()
 
     @abstractmethod
     def reader(self, files: Files, shard: int) -> Reader:
@@ -52,8 +57,15 @@ class Choice(View):
 class ByNumber(Choice):
     """Records chosen by their numbers."""
 
-    def __init__(self, numbers: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self, numbers: Sequence[np.ndarray], skipped: Sequence[SkippedRegion] = ()
+    ) -> None:
         self._numbers = numbers
+        self._skipped = tuple(skipped)
+
+    @property
+    def skipped(self) -> Sequence[SkippedRegion]:
+        return self._skipped
 
     @classmethod
     def of(cls, numbers: np.ndarray, firsts: np.ndarray) -> ByNumber:
@@ -82,6 +94,11 @@ class ByCondition(Choice):
         self._filter = filter_of(where, names, reads)
         self._lock = Lock()
         self._found: list[np.ndarray] | None = None
+        self._skipped: list[SkippedRegion] = []
+
+    @property
+    def skipped(self) -> Sequence[SkippedRegion]:
+        return self._skipped
 
     def __reduce__(self) -> Any:
         return ByCondition, (self._where, self._names, self._reads)
@@ -93,26 +110,25 @@ class ByCondition(Choice):
             return self._found
 
     def _evaluated(self, files: Files) -> list[np.ndarray]:
-        if files.options.damage != "error":
-            raise UnsupportedError(
-                f"records chosen by a condition have no numbers with damage={files.options.damage!r}",
-                hint="scan the view, or write it with penstock.convert and open that",
-            )
         every = range(len(files.paths))
-        answers = [files.answer(shard, self._filter) for shard in every]
+        answers = [self._answer(files, shard) for shard in every]
         found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in every]
         for shard in every:
             if answers[shard]:
                 found[shard].append(np.arange(files.reader(shard).num_records))
         read = [shard for shard in every if answers[shard] is None]
-        done = [0] * len(files.paths)
-        for shard, batch in shard_batches(Opened(files, None), self._filter.columns, None, read):
-            found[shard].append(done[shard] + np.flatnonzero(self._filter.holds(batch)))
-            done[shard] += batch.num_rows
+        self._skipped = []
+        for shard, numbers, batch in numbered(files, self._filter.columns, read, self._skipped):
+            found[shard].append(numbers[self._filter.holds(batch)])
         return [np.concatenate(parts) for parts in found]
 
-    def reader(self, files: Files, shard: int) -> Reader:
+    def _answer(self, files: Files, shard: int) -> bool | None:
         answer = files.answer(shard, self._filter)
+        # If damage is skipped, even a file of which all records are chosen is read, to find those that can be read.
+        return None if answer and files.options.damage != "error" else answer
+
+    def reader(self, files: Files, shard: int) -> Reader:
+        answer = self._answer(files, shard)
         if answer is not None:
             return files.reader(shard) if answer else NoRecords(files.schema)
         numbers = lambda: self.numbers(files)[shard]  # noqa: E731
@@ -120,6 +136,17 @@ class ByCondition(Choice):
         return FilteredReader(
             files.reader(shard), numbers, files.options.damage, self._filter, names
         )
+
+
+def readable(files: Files, skipped: Callable[[SkippedRegion], None]) -> ByNumber:
+    """Choose the records that can be read, and call `skipped` with the regions that cannot. This reads all data."""
+    regions: list[SkippedRegion] = []
+    found: list[list[np.ndarray]] = [[np.zeros(0, np.int64)] for _ in files.paths]
+    for shard, numbers, _ in numbered(files, None, range(len(files.paths)), regions):
+        found[shard].append(numbers)
+    for region in regions:
+        skipped(region)
+    return ByNumber([np.concatenate(parts) for parts in found], regions)
 
 
 class ChosenFiles(ViewFiles):
@@ -131,6 +158,20 @@ class ChosenFiles(ViewFiles):
 
     def reader(self, shard: int) -> Reader:
         return self.choice.reader(self.base, shard)
+
+    @property
+    def firsts(self) -> np.ndarray:
+        if self._firsts is None:
+            found = super().firsts
+            self.uncounted += self._skipped_to_choose()
+            return found
+        return self._firsts
+
+    def _skipped_to_choose(self) -> list[SkippedRegion]:
+        """The regions that were skipped to choose the records, here and in the view that this one is a view of."""
+        base = self.base
+        earlier = base._skipped_to_choose() if isinstance(base, ChosenFiles) else []
+        return [*earlier, *self.choice.skipped]
 
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
         return self.base.in_file(shard, self.choice.numbers(self.base)[shard][numbers])
@@ -178,13 +219,20 @@ class ChosenReader(Reader):
         return self._base.skipped_files
 
     def chunks(self) -> Iterator[Chunk[Any]]:
+        self._settle_numbers()
         for chunk in self._base.chunks():
             yield from self._chosen(chunk)
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         return self.chunks() if self._damage == "error" else self._with_skipped()
 
+    def _settle_numbers(self) -> None:
+        """See `Reader.numbers`."""
+        if self._damage != "error":
+            _ = self._base.num_records
+
     def _with_skipped(self) -> Iterator[Stretch]:
+        self._settle_numbers()
         for found in self._base.found_by(1):
             for stretch in found() if callable(found) else (found,):
                 if isinstance(stretch, SkippedRegion):
@@ -194,18 +242,23 @@ class ChosenReader(Reader):
 
     def _chosen(self, chunk: Chunk[Any]) -> Iterator[Chunk[Any]]:
         """Yield the chosen records of a chunk as a chunk, if there are any."""
-        numbers = self._numbers()
-        first = chunk.first_record
-        begin, end = np.searchsorted(numbers, [first, first + chunk.num_records]).tolist()
+        numbers, own = self._numbers(), self._base.numbers(chunk)
+        kept = np.flatnonzero(own >= 0)
+        if not len(kept):
+            return
+        first = own[kept[0]]
+        begin, end = np.searchsorted(numbers, [first, first + len(kept)]).tolist()
         if begin < end:
             is_whole = end - begin == chunk.num_records
-            rows = None if is_whole else numbers[begin:end] - first
-            inner = _Inner(chunk, rows)
+            inner = _Inner(chunk, None if is_whole else kept[numbers[begin:end] - first])
             yield Chunk(begin, end - begin, chunk.start_byte, chunk.end_byte, inner)
 
     def parts(self, chunk: Chunk[_Inner], columns: Projection) -> Iterator[Chunk[Any]]:
         for part in self._base.parts(chunk.data.chunk, columns):
             yield from self._chosen(part)
+
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        return self._base.place(record)  # the number in the file, as in `record_numbers`
 
     def record_numbers(self, chunk: Chunk[_Inner]) -> np.ndarray:
         inner, rows = chunk.data
@@ -239,7 +292,11 @@ class ChosenReader(Reader):
 
     def _around_damage(self, inner: Chunk[Any], rows: np.ndarray, columns: Projection) -> Delivered:
         """Read a whole chunk, because only then are its skipped regions reported, and choose from its good records."""
-        found = self._base.delivered(inner, None, columns)
+        try:
+            found = self._base.delivered(inner, None, columns)
+        except FormatError:  # perhaps of a record that is not chosen
+            found = self._base.delivered(inner, rows, columns)
+            return Delivered(found.batch, None, found.skipped)
         if found.records is None:
             return Delivered(reordered(found.batch, rows), None, found.skipped)
         if (found.records < 0).any():
@@ -328,6 +385,15 @@ class FilteredReader(ChosenReader):
         if isinstance(chunk.data, _Unread):
             return self._base.record_numbers(chunk.data.chunk)
         return super().record_numbers(chunk)
+
+    def numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        if not isinstance(chunk.data, _Unread):
+            return super().numbers(chunk)
+        chosen, own = self._numbers(), self._base.numbers(chunk.data.chunk)
+        places = np.searchsorted(chosen, own)
+        is_in = places < len(chosen)
+        is_in[is_in] = chosen[places[is_in]] == own[is_in]
+        return np.where(is_in, places, -1)
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
         if isinstance(chunk.data, _Unread):

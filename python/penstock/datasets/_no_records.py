@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
-from penstock.contract.format import Chunk, Reader, SkippedRegion, Stretch
+from penstock.contract.format import Chunk, Format, Reader, SkippedRegion, Stretch
 from penstock.errors import FormatError, LimitError, TruncatedError
 from penstock.framing.read.raw import RAW_SCHEMA
-from penstock.storage.base import Source
+from penstock.storage.base import Source, Storage
 from penstock.storage.skipped import NO_BYTES, SkippedFile
 
 
@@ -68,6 +68,30 @@ def made_or_unreadable(make: Callable[[], Reader], schema: Any, source: Source) 
         raise  # the file may be good
     except FormatError as error:
         return Unreadable(schema, error, source)
+
+
+def format_of_others(
+    error: FormatError,
+    paths: Sequence[str],
+    storage: Storage,
+    format_of: Callable[[Source], Format],
+) -> Format:
+    """Return the format of the first file that has one, for a file whose format is unknown. Raise `error` if there is no
+    such file."""
+    for path in paths:
+        source = storage.source(path)
+        try:
+            return format_of(source)
+        except FormatError:
+            continue
+        finally:
+            source.close()
+    raise error
+
+
+def raising(error: FormatError) -> Reader:
+    """Raise the error that prevents opening a file."""
+    raise error
 
 
 def nothing_in(readers: Iterable[Reader], paths: Sequence[str], format_name: str) -> FormatError:

@@ -12,6 +12,7 @@ from penstock import formats
 from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.storage.base import Storage
 from penstock.storage.paths import expand
+from penstock.storage.skipped import FOREIGN, SkippedFile
 
 _OF = re.compile(r"-\d{5,}-of-\d{5,}")
 _PACKED = (".gz", ".zst", ".zstd", ".bz2", ".xz")
@@ -21,41 +22,86 @@ _MOST_FILES = 1000
 """At most this many files are examined to find out which files belong together."""
 
 
-def refuse_several_formats(paths: Sequence[str], storage: Storage) -> None:
-    """Raise FormatError if the files of a folder or a glob have several formats, or an unknown format. Files are opened
-    only if their names have several endings, and then one file for each ending."""
-    first = os.path.splitext(paths[0])[1]
-    if first[1:].isalpha() and first not in _PACKED and all(p.endswith(first) for p in paths):
-        return
-    endings: dict[str, list[str]] = {}
-    for path in paths:
-        endings.setdefault(_ending(path), []).append(path)
+def without_foreign(
+    paths: list[str],
+    skipped: list[SkippedFile],
+    sets: Iterable[Sequence[str]],
+    storage: Storage,
+    damage: str,
+) -> tuple[list[str], list[SkippedFile]]:
+    """Move the files that are in no known format from `paths` to `skipped`; see `_foreign_in`."""
+    foreign = [file for files in sets for file in _foreign_in(files, storage, damage)]
+    left_out = {path for path, _ in foreign}
+    return [path for path in paths if path not in left_out], [*skipped, *foreign]
+
+
+def _foreign_in(paths: Sequence[str], storage: Storage, damage: str) -> list[SkippedFile]:
+    """Return the files of a folder or a glob that are in no known format, by their names and their contents. Files are
+    opened only if their names have several endings, and then one file for each ending.
+
+    Raises:
+        FormatError: the other files have several formats; or a file is not in the format that its name says, unless
+            damage is skipped.
+    """
+    endings = _by_ending(paths)
     if len(endings) < 2:
-        return
+        return []
     groups, unknown = _by_format(endings.values(), storage)
-    if unknown is not None:
-        if found := _globs(groups.values(), storage):
-            unknown.hint = f"without this file: {found}"
-        raise unknown
+    foreign = [path for path in unknown if not _is_named(path)] if groups else []
+    if damage == "error" or len(groups) != 1:
+        _refuse_unknown([unknown[path] for path in unknown if path not in foreign], groups, storage)
     if len(groups) > 1:
         raise FormatError(
             f"these files are of several formats: {_counted(groups)}",
             file=os.path.commonpath(paths) or ".",
             hint=_advice(groups.values(), storage),
         )
+    return [SkippedFile(path, FOREIGN) for path in foreign]
+
+
+def _refuse_unknown(
+    errors: Sequence[FormatError], groups: Mapping[str, Sequence[str]], storage: Storage
+) -> None:
+    if errors:
+        if found := _globs(groups.values(), storage):
+            errors[0].hint = f"without this file: {found}"
+        raise errors[0]
+
+
+def _by_ending(paths: Sequence[str]) -> dict[str, list[str]]:
+    """The files by the ending of their names; one group, or none, if all have the same."""
+    first = os.path.splitext(paths[0])[1]
+    if first[1:].isalpha() and first not in _PACKED and all(p.endswith(first) for p in paths):
+        return {}
+    endings: dict[str, list[str]] = {}
+    for path in paths:
+        endings.setdefault(_ending(path), []).append(path)
+    return endings
+
+
+def _is_named(path: str) -> bool:
+    """Whether the name of a file is one of a known format."""
+    try:
+        return bool(formats.by_path(path))
+    except ValueError:
+        return False
 
 
 def _by_format(
     groups: Iterable[Sequence[str]], storage: Storage
-) -> tuple[dict[str, list[str]], FormatError | None]:
-    """The files by format, and the error for the first group whose format is unknown."""
+) -> tuple[dict[str, list[str]], dict[str, FormatError]]:
+    """The files by format, and the files whose format is unknown, with the error. If the first file of a group has a
+    format, so have the others."""
     found: dict[str, list[str]] = {}
-    unknown: FormatError | None = None
-    for files in groups:
+    unknown: dict[str, FormatError] = {}
+    waiting = list(groups)
+    while waiting:
+        files = waiting.pop(0)
         try:
             name = _format_of(files, storage)
         except FormatError as error:
-            unknown = unknown or error
+            unknown[error.file or files[0]] = error
+            waiting[:0] = [rest] if (rest := [one for one in files if one not in unknown]) else []
             continue
         if name is not None:
             found.setdefault(name, []).extend(files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,20 +11,35 @@ import pyarrow as pa
 from penstock.contract.format import Options, SkippedRegion
 from penstock.datasets.files import Files
 
+_OF_ONE_RECORD = re.compile(r"record \d+: ")
+
 
 class Skipped:
     """The regions that a dataset skipped. They are added to `origin`, too: the regions of the dataset from which this
     one was made, so that a user who holds only that one sees what a verb skipped."""
 
     def __init__(self, origin: Skipped | None = None) -> None:
-        self.regions: dict[SkippedRegion, None] = {}
+        self._regions: dict[tuple[Any, ...], SkippedRegion] = {}
         self.records: set[int] = set()
         self._origin = origin
 
+    @property
+    def regions(self) -> list[SkippedRegion]:
+        return list(self._regions.values())
+
     def add(self, region: SkippedRegion) -> None:
-        self.regions[region] = None
+        self._regions.setdefault(_identity(region), region)
         if self._origin is not None:
             self._origin.add(region)
+
+
+def _identity(region: SkippedRegion) -> tuple[Any, ...]:
+    """What distinguishes a region from others: its bytes, since a scan and an index describe the same fault in different
+    words. But several records may share these bytes; then the reason begins with the number of one of them."""
+    place = region.file, region.start_byte, region.end_byte
+    if region.end_byte <= region.start_byte:
+        return *place, region.num_records, region.reason
+    return *place, region.reason if _OF_ONE_RECORD.match(region.reason) else ""
 
 
 class Opened:
@@ -76,7 +92,7 @@ class Opened:
     def damage(self) -> list[SkippedRegion]:
         """The regions skipped so far, without repeats, in the order in which they were found: by this dataset, and by
         views of it and datasets made from it, such as those of `select`, `filter` and the verbs."""
-        return list(self._regions.regions)
+        return self._regions.regions
 
     def add_skipped(self, region: SkippedRegion) -> None:
         self._regions.add(region)

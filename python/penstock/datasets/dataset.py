@@ -16,7 +16,7 @@ from penstock.columns.records import has_tensors
 from penstock.conditions import Where
 from penstock.contract.format import Options
 from penstock.datasets._as_dicts import dicts_of
-from penstock.datasets._chosen import ByCondition, ByNumber
+from penstock.datasets._chosen import ByCondition, ByNumber, readable
 from penstock.datasets._opened import Opened, Skipped, check_are_names
 from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with
@@ -278,6 +278,12 @@ class Dataset(Opened):
         """Return a view, such as one of some of the records."""
         call = self._call if view.keeps_columns else {**self._call, "columns": None}
         return Dataset(call, view.files(self._files), self._skipped, Skipped(self._regions))
+
+    def readable(self) -> Dataset:
+        """Return a view of the records that can be read. If damage is skipped, this reads all data."""
+        if self.options.damage == "error":
+            return self
+        return self.view(readable(self._files, self.add_skipped))
 
     def whole(self, verb: str) -> Dataset:
         """Return this dataset, for a verb that works on whole files.

@@ -22,9 +22,11 @@ from penstock.contract.opening import open_shard
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._no_records import (
     NoRecords,
+    format_of_others,
     made_or_unreadable,
     nothing_in,
     raise_first_fault,
+    raising,
     skipped_of,
 )
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
@@ -32,11 +34,7 @@ from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
-from penstock.errors import (
-    ChangedError,
-    SchemaError,
-    UnsupportedError,
-)
+from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import blocks, kept_schema
 from penstock.framing.index.sidecar import discard
@@ -262,9 +260,15 @@ class Files:
             is_compared = self.options.checksums == "index"
             if is_compared:
                 source = blocks.checked(source, self.options.index)
-            fmt = self.format_of(source)
+            try:
+                fmt = self.format_of(source)
+                made = partial(self._reader_of, shard, fmt, source)
+            except FormatError as error:
+                if self.options.damage == "error":
+                    raise
+                fmt = format_of_others(error, self.paths, self.storage, self.format_of)
+                made = partial(raising, error)
             is_verified = isinstance(fmt, FramedFormat) and self.options.verifies
-            made = partial(self._reader_of, shard, fmt, source)
             if self.options.damage == "error" or len(self.paths) == 1:
                 reader = made()
             else:

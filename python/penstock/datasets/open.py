@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._hive import folders_with_keys
-from penstock.datasets._one_set import refuse_several_formats
+from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
@@ -124,8 +124,7 @@ def open(
         source, split, place, is_folder=is_folder, follow_links=follows
     )
     if format is None:
-        for files in sets:
-            refuse_several_formats(files, place)
+        paths, skipped = without_foreign(paths, skipped, sets, place, damage)
     call = {
         "source": paths,
         "format": format,

@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
+from penstock.columns.selection import Selection
 from penstock.contract.around import Found, around, is_of_a_batch, number_of, place_of
 from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
-from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
+from penstock.errors import (
+    FormatError,
+    PenstockError,
+    SchemaError,
+    StaleIndexError,
+    UnsupportedError,
+    command,
+)
 from penstock.tuned import BUDGET_BYTES
 
 Task = tuple[int, Reader, Stretch | Callable[[], Sequence[Stretch]]]
 """A stretch of a shard (a chunk or a skipped region), or a function that finds the next stretches."""
 Part = tuple[int, Reader, Chunk[Any]]
 """A chunk, or a part of a chunk that is too large for one batch."""
-Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
-"""The number of a shard, and a batch, a skipped region, or parts that remain to be decoded."""
+
+
+class Read(NamedTuple):
+    """Records that were read."""
+
+    batch: pa.RecordBatch
+    numbers: np.ndarray | None
+    """Their numbers in the shard (`Reader.numbers`), if the caller asked for them."""
+
+
+Result = tuple[int, Read | SkippedRegion | list[Part]]
+"""The number of a shard, and records, a skipped region, or parts that remain to be decoded."""
 Failed = tuple[int, Exception]
 """The number of a shard, and an error, which is raised only if reading gets that far."""
 T = TypeVar("T")
@@ -46,8 +65,8 @@ def _chunk_batches(
     dataset: Opened, columns: Sequence[str] | None, threads: int | None, *, is_cautious: bool
 ) -> Iterator[pa.RecordBatch]:
     reading = _Scan(dataset, columns, threads, dataset.add_skipped, is_cautious=is_cautious)
-    for _, batch in reading.batches(range(len(dataset.paths))):
-        yield batch
+    for _, read in reading.batches(range(len(dataset.paths))):
+        yield read.batch
 
 
 def shard_batches(
@@ -65,7 +84,38 @@ def shard_batches(
     every = range(len(dataset.paths))
     add = skipped or dataset.add_skipped
     reading = _Scan(dataset, columns, threads, add, is_cautious=is_cautious)
-    return reading.batches(every if shards is None else shards)
+    with closing(reading.batches(every if shards is None else shards)) as found:
+        for shard, read in found:
+            yield shard, read.batch
+
+
+def numbered_batches(
+    dataset: Opened,
+    columns: Sequence[str] | None,
+    skipped: Callable[[SkippedRegion], None],
+    shards: Sequence[int] | None = None,
+    threads: int | None = None,
+) -> Iterator[tuple[int, np.ndarray, pa.RecordBatch]]:
+    """Like `shard_batches`, with the number of each record in its shard, by which `take` finds it, int64.
+
+    Raises:
+        UnsupportedError: a readable record has no number, because damage hides how many records come before it.
+    """
+    every = range(len(dataset.paths)) if shards is None else shards
+    for shard in every:
+        _ = dataset.files.reader(
+            shard
+        ).num_records  # builds the index, which determines the numbers
+    reading = _Scan(dataset, columns, threads, skipped, is_numbered=True)
+    for shard, (batch, numbers) in reading.batches(every):
+        assert numbers is not None, "they were asked for"
+        if (numbers < 0).any():
+            raise UnsupportedError(
+                "records after the damage have no numbers, so they cannot be chosen",
+                file=dataset.paths[shard],
+                hint=command("penstock", "repair", dataset.paths[shard], "--into", "NEW"),
+            )
+        yield shard, numbers, batch
 
 
 class _Scan:
@@ -77,16 +127,18 @@ class _Scan:
         skipped: Callable[[SkippedRegion], None],
         *,
         is_cautious: bool = False,
+        is_numbered: bool = False,
     ) -> None:
         self._dataset = dataset
         self._columns = columns
         self._is_cautious = is_cautious
+        self._is_numbered = is_numbered
         self._taken_bytes = 0
         self._skipped = skipped
         self._threads = checked_threads(threads)
         self._stopped: set[int] = set()
 
-    def batches(self, shards: Sequence[int]) -> Generator[tuple[int, pa.RecordBatch]]:
+    def batches(self, shards: Sequence[int]) -> Generator[tuple[int, Read]]:
         options = self._dataset.options
         for shard, result in self._results(shards):
             if shard in self._stopped:
@@ -105,7 +157,7 @@ class _Scan:
 
     def _results(
         self, shards: Sequence[int]
-    ) -> Iterator[tuple[int, pa.RecordBatch | SkippedRegion | Exception]]:
+    ) -> Iterator[tuple[int, Read | SkippedRegion | Exception]]:
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
         budget = self._budget if self._is_cautious else BUDGET_BYTES
@@ -166,7 +218,7 @@ class _Scan:
         try:
             if files.options.mmap:
                 files.check_read(shard, chunk)  # pages of a truncated file must not be accessed
-            batch, _, skipped = reader.delivered(chunk, None, self._columns)
+            batch, rows, skipped = reader.delivered(chunk, None, self._columns)
             files.check_read(shard, chunk)
         except StaleIndexError:
             files.forget_index(shard)
@@ -176,7 +228,7 @@ class _Scan:
             fault = error
         else:
             files.check_fields(shard, batch)
-            yield shard, batch
+            yield shard, self._read(reader, chunk, batch, rows)
             for region in _in_order(dict.fromkeys(skipped)):
                 yield shard, region
             return
@@ -185,13 +237,21 @@ class _Scan:
         finally:
             del fault  # otherwise its traceback keeps the files open
 
+    def _read(
+        self, reader: Reader, chunk: Chunk[Any], batch: pa.RecordBatch, rows: Selection
+    ) -> Read:
+        if not self._is_numbered:
+            return Read(batch, None)
+        numbers = reader.numbers(chunk)
+        return Read(batch, numbers if rows is None else np.where(rows < 0, -1, numbers[rows]))
+
     def _around(self, part: Part, fault: PenstockError) -> Iterator[Result]:
         """Yield the good records of a chunk with a fault and the skipped regions, or raise the fault."""
         shard, reader, chunk = part
         around = _Around(self._dataset, reader, chunk, self._columns)
         try:
             for batch in around.batches(fault):
-                yield shard, batch
+                yield shard, self._read(reader, chunk, batch, around.rows)
         except (SchemaError, FormatError) as error:
             for region in around.skipped():
                 yield shard, region
@@ -215,12 +275,12 @@ def _late(shard: int, items: Iterator[T]) -> Iterator[T | Failed]:
         yield shard, error
 
 
-def _held_bytes(result: Result | Failed) -> int:
-    held: Any = result[1]
+def _held_bytes(result: tuple[int, Read | SkippedRegion | list[Part] | Exception]) -> int:
+    held = result[1]
     if isinstance(held, list):
         return sum(chunk.end_byte - chunk.start_byte for _, _, chunk in held)
     # At least 1, so that a cautious scan counts empty batches, too.
-    return int(held.get_total_buffer_size()) or 1 if isinstance(held, pa.RecordBatch) else 0
+    return int(held.batch.get_total_buffer_size()) or 1 if isinstance(held, Read) else 0
 
 
 def _in_order(regions: Iterable[SkippedRegion]) -> list[SkippedRegion]:
@@ -245,6 +305,8 @@ class _Around:
         self._columns = columns
         self._skipping = dataset.options.damage == "skip"
         self._numbers = np.arange(0)
+        self.rows: Selection = None
+        """The rows of the chunk that the latest batch has."""
         self._readable: Readable | None = None
 
     def batches(self, error: PenstockError) -> Iterator[pa.RecordBatch]:
@@ -282,6 +344,7 @@ class _Around:
         numbers = self._numbers[first:end]
         found = self._reader.delivered(self._chunk, numbers, self._columns)
         self._regions += found.skipped
+        self.rows = found.records
         return found.batch
 
     def _place_of(self, error: PenstockError) -> int | None:
@@ -308,7 +371,8 @@ class _Around:
         if bad is not None and self._readable is not None:
             start, end = int(self._readable.starts[bad]), int(self._readable.ends[bad])
         elif bad is not None:
-            record = self._reader.record_numbers(chunk)[self._numbers[bad]]
+            record = int(self._reader.record_numbers(chunk)[self._numbers[bad]])
+            _, start, end = self._reader.place(record) or ("", start, end)
             reason = f"record {record}: {reason}"
         region = SkippedRegion(error.file or "", start, end, num_records, reason)
         self._undecoded.append(region)

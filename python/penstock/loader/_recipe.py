@@ -271,7 +271,7 @@ class Recipe:
             error.hint = 'open(..., damage="skip"), to skip damaged records'
             raise error
         message = f"record {error.record}, field {error.field}: {error.message}"
-        self.source.add_skipped(number, SkippedRegion(error.file, 0, 0, 1, message))
+        self.source.add_skipped(number, SkippedRegion(*self.source.place(number), 1, message))
 
     @contextmanager
     def _located(self, numbers: np.ndarray) -> Generator[None]:

@@ -103,6 +103,11 @@ class Records:
         shards, places = dataset.files.locate(np.array([local]))
         return dataset.paths[int(shards[0])], int(dataset.files.in_file(int(shards[0]), places)[0])
 
+    def place(self, number: int) -> tuple[str, int, int]:
+        """The file of a record, and its bytes there; bytes 0 to 0 if they are unknown."""
+        dataset, local = self._owner(number)
+        return place_of(dataset, local) or (self.locate(number)[0], 0, 0)
+
     def add_skipped(self, number: int, region: SkippedRegion) -> None:
         """Add a skipped record to the damage of its dataset, if it is not there yet."""
         dataset, local = self._owner(number)
@@ -216,18 +221,26 @@ def _chosen(dataset: Dataset, columns: Sequence[str] | None) -> pa.Schema:
 def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> SkippedRegion:
     """A damaged record as a skipped region, as a scan would report it."""
     start = end = error.byte or 0
-    shards, local = dataset.files.locate(numbers)
-    shard = int(shards[0])
-    if error.record is None or error.file not in dataset.paths:
-        in_file = dataset.files.in_file(shard, local)
-    else:  # not always the record with this number: a packed row has several
-        shard, in_file = dataset.paths.index(error.file), np.array([error.record])
-    reader = dataset.files.own(shard)
+    file = error.file or ""
     with suppress(FormatError):  # because of the damage, its position may be unknown
-        for chunk, _ in reader.pick(in_file):
-            if (found := reader.readable(chunk)) is not None:
-                start, end = int(found.starts[0]), int(found.ends[0])
-    return SkippedRegion(error.file or "", start, end, 1, error.message)
+        file, start, end = _place_of_error(dataset, numbers, error) or (file, start, end)
+    return SkippedRegion(file, start, end, 1, error.message)
+
+
+def _place_of_error(
+    dataset: Dataset, numbers: np.ndarray, error: FormatError
+) -> tuple[str, int, int] | None:
+    if error.record is None or error.file not in dataset.paths:
+        return place_of(dataset, int(numbers[0]))
+    # Not always the record with this number: a packed row has several.
+    return dataset.files.own(dataset.paths.index(error.file)).place(error.record)
+
+
+def place_of(dataset: Dataset, number: int) -> tuple[str, int, int] | None:
+    """The file and the bytes of a record, if they are known."""
+    shards, local = dataset.files.locate(np.array([number]))
+    shard = int(shards[0])
+    return dataset.files.own(shard).place(int(dataset.files.in_file(shard, local)[0]))
 
 
 def _refuse_lost(schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:

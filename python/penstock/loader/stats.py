@@ -29,7 +29,7 @@ class LoaderStats(Printed):
 
     Attributes:
         num_batches, num_records, num_bytes: what was delivered to the loop; bytes are those of the NumPy arrays.
-        num_skipped: damaged records that were left out.
+        num_skipped: damaged regions that were left out; `loader.damage` lists them.
         num_threads: threads that make batches.
         wait_seconds: how long the loop waited for batches.
         wait_cpu_seconds: the CPU time during that wait, over all cores, without worker processes. It is less
@@ -133,7 +133,8 @@ class LoaderStats(Printed):
             ("loop used the batches", f"{self.loop_seconds:.3f} s"),
         ]
         if self.num_skipped:
-            facts.append(("damaged, skipped", describe.records(self.num_skipped)))
+            noun = "region" if self.num_skipped == 1 else "regions"
+            facts.append(("damaged, skipped", f"{describe.count(self.num_skipped)} {noun}"))
         right = ("seconds", "share")
         shown = tables.table(f"work of {self.num_threads} threads", *right, right=right)
         work = sum(self.stage_seconds.values()) or 1.0

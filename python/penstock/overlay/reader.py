@@ -135,7 +135,10 @@ class OverlaidReader(WrappedReader):
                 numbers = numbers[numbers >= 0]
         else:
             numbers = _numbers(chunk, records)
-        return Delivered(self._joined(base, numbers, names), records, skipped)
+        kept = records
+        if records is None and isinstance(numbers, np.ndarray):
+            kept = numbers if isinstance(chunk.data, _Picked) else numbers - chunk.first_record
+        return Delivered(self._joined(base, numbers, names), kept, skipped)
 
     def _wanted(self, columns: Projection) -> Projection:
         """The columns to read from the shard."""

@@ -33,9 +33,10 @@ NO_FILE = "a pipe, a socket or a device"
 UNLISTED = "not listed in index.json"
 NO_BYTES = "an empty file, which is not valid in this format"
 NO_IMAGE = "not an image that penstock decodes"
+FOREIGN = "in no known format"
 NO_ROW = "an image that the table does not name"
 
-_LOOKS_LIKE_DATA = (UNFINISHED, DELTA_LOG, CAPTION, LINK, BROKEN_LINK, UNLISTED)
+_LOOKS_LIKE_DATA = (UNFINISHED, DELTA_LOG, CAPTION, LINK, BROKEN_LINK, UNLISTED, FOREIGN)
 _UNFINISHED_ENDINGS = (".incomplete", ".part", ".tmp")
 _MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
 _MARKS_BEGIN = ("_started", "_committed")

@@ -295,6 +295,10 @@ class ImageFolderReader(Reader):
     def skipped_files(self) -> Sequence[SkippedFile]:
         return self._skipped_files
 
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        entry = self._folder.entries[int(self._files[record])]
+        return f"{self._path}/{entry.name}", 0, entry.size
+
     def chunks(self) -> Iterator[Chunk[np.ndarray | None]]:
         first = 0
         while first < self.num_records:

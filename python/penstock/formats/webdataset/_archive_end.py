@@ -1,4 +1,5 @@
 """Checks the end of a tar archive. `verify` reports a wrong end in addition to damaged records, and `repair` fixes it.
+A reader that skips damage lists it.
 
 Other programs stop reading at the first block of zeros. An archive without such a block may have been truncated between
 two members, which nothing else would show.
@@ -6,15 +7,18 @@ two members, which nothing else would show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import cached_property
 
 import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
-from penstock.contract.format import Part
-from penstock.formats.webdataset._comment import END_BYTES
+from penstock.contract.format import Part, SkippedRegion, Stretch
+from penstock.formats.webdataset._comment import END_BYTES, stored_in
 from penstock.framing.damage import Bad, DamageScan, Found, FoundFrames, Task
+from penstock.framing.read.framed import FramedReader
 from penstock.framing.write.output import joined
 
 _NO_END = "the archive has no end: it may have been truncated after a member"
@@ -45,6 +49,32 @@ class ArchiveScan(DamageScan):
 
     def _finding(self, kind: str, start: int, end: int, message: str, lost: int | None) -> Found:
         return Found((Bad(self._scope.finding(kind, None, start, end, message, lost)),), 0)
+
+
+class ArchiveReader(FramedReader):
+    """Reads an archive. If damage is skipped, the missing end of an archive that penstock wrote is a skipped region,
+    because records may be missing with it."""
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        yield from super().found_by(threads)
+        yield lambda: self._lost_end
+
+    @property
+    def uncounted(self) -> Sequence[SkippedRegion]:
+        return (*super().uncounted, *self._lost_end)
+
+    @cached_property
+    def _lost_end(self) -> tuple[SkippedRegion, ...]:
+        shard, size = self._shard, self.source.size
+        if shard.options.damage == "error" or shard.stream.container:
+            return ()
+        if not any(self.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()):
+            return ()
+        with suppress(_core.KernelError):  # a damaged comment is reported with the first record
+            is_own = stored_in(shard.stream) is not None
+            if is_own and not any(gap.end_byte >= size for gap in self.index.gaps):
+                return (shard.skipped(size, size, None, _NO_END),)
+        return ()
 
 
 def without_ends(

@@ -38,7 +38,7 @@ from penstock.contract.options import options_from
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, SchemaError, UnsupportedError
 from penstock.formats.numpy.npy_header import MAGIC
-from penstock.formats.webdataset._archive_end import ArchiveScan
+from penstock.formats.webdataset._archive_end import ArchiveReader, ArchiveScan
 from penstock.formats.webdataset._comment import ARCHIVE_BYTES, END_BYTES, Stored, stored_in
 from penstock.formats.webdataset._detection import inflates_to_archive, is_archive
 from penstock.formats.webdataset._fields import (
@@ -55,6 +55,7 @@ from penstock.formats.webdataset._npy import header_of, type_of
 from penstock.formats.webdataset._objects import type_of_objects
 from penstock.framing.format import FramedFormat
 from penstock.framing.framings import WEBDATASET
+from penstock.framing.index.indexing import load_index
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.chunk_frames import ChunkFrames
 from penstock.framing.read.chunks import SAMPLE_BYTES, sample_chunks
@@ -124,6 +125,12 @@ class WebDatasetFormat(FramedFormat):
 
     def decoder(self, shard: OpenShard, known: Index | None) -> Decoder:
         return _decoder(shard, self.own_options(shard.options))
+
+    def open(self, source: Source, options: Options) -> ArchiveReader:
+        shard = self.shard(source, options)
+        known = load_index(shard)
+        decoder = self.raw_decoder() if options.raw else self.decoder(shard, known)
+        return ArchiveReader(shard, decoder, known)
 
     def checking(self, shard: OpenShard) -> Decoder | None:
         quiet = replace(shard, options=replace(shard.options, damage="skip"))

@@ -83,6 +83,19 @@ class FramedReader(Reader):
     def uncounted(self) -> Sequence[SkippedRegion]:
         return () if self._index is None else self._index.gaps
 
+    def place(self, record: int) -> tuple[str, int, int] | None:
+        index = self.index
+        return self.source.path, int(index.starts[record]), int(index.ends[record])
+
+    def numbers(self, chunk: FrameChunk) -> np.ndarray:
+        index = self._index
+        if index is None or index.gap_ends is None:
+            return super().numbers(chunk)
+        # The chunks count lost records, too, but the index of a damaged file has only the readable ones.
+        starts = index.starts[: index.num_records]
+        first = int(np.searchsorted(starts, np.uint64(chunk.start_byte)))
+        return np.arange(first, first + chunk.num_records)
+
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
         index = self.index

@@ -75,7 +75,7 @@ def repair(
 
     Args:
         source: as for `open`.
-        into: a file for one shard, or a folder for files of the same names.
+        into: a file for one shard, or a folder for files of the same names, in the same folders below it.
         in_place: replace each damaged file when its new file is complete. A file without damage, or from which
             nothing can be saved, stays unchanged.
         overwrite: replace files that exist in `into`.
@@ -109,7 +109,7 @@ def repair(
         raise ValueError("repair takes either into= or in_place=True")
     place, index, threads = storage or LocalStorage(), index_option(index), checked_threads(threads)
     paths = expand(source, place).paths
-    targets = list(paths) if into is None else _targets(paths, os.fspath(into))
+    targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
     options = Options(limits=limits_from(limits), format_options=dict(format_options))
     work = _Work(
         place, options, format, index, salvage, payloads, overwrite, in_place, threads, progress
@@ -121,15 +121,16 @@ def repair(
     return Report(work.num_records, found, work.num_bytes, tuple(work.paths), verb="repair")
 
 
-def _targets(paths: list[str], into: str) -> list[str]:
+def _targets(source: Any, paths: list[str], into: str) -> list[str]:
     if "://" in into:
         raise not_local(into)
     is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
     if not is_folder:
         targets = [into]
     else:
-        os.makedirs(into, exist_ok=True)
-        targets = [os.path.join(into, os.path.basename(path)) for path in paths]
+        targets = [os.path.join(into, name) for name in _names(source, paths)]
+        for folder in {into, *map(os.path.dirname, targets)}:
+            os.makedirs(folder, exist_ok=True)
     if len(set(targets)) < len(targets):
         raise ValueError(
             f"two source files have the same name, so both would be one file in {into}"
@@ -138,6 +139,16 @@ def _targets(paths: list[str], into: str) -> list[str]:
         if os.path.exists(target) and os.path.samefile(path, target):
             raise ValueError(f"{path} would be written over itself; use in_place=True for that")
     return targets
+
+
+def _names(source: Any, paths: list[str]) -> list[str]:
+    """The names of the new files: the paths below the folder that all files are in, or that the caller named."""
+    is_folder = isinstance(source, (str, os.PathLike)) and os.path.isdir(source)
+    tops = [os.fspath(source)] if is_folder else [os.path.dirname(path) for path in paths]
+    top = os.path.commonpath([os.path.abspath(folder) for folder in tops])
+    names = [os.path.relpath(os.path.abspath(path), top) for path in paths]
+    is_below = [name != os.curdir and name.split(os.sep)[0] != os.pardir for name in names]
+    return names if all(is_below) else [os.path.basename(path) for path in paths]
 
 
 @dataclass

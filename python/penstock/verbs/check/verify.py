@@ -34,6 +34,7 @@ from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand, reading_index
+from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check.index import bytes_of
 from penstock.verbs.progress import Progress
 
@@ -55,6 +56,7 @@ def verify(
     *,
     format: str | None = None,
     payloads: bool = True,
+    decode: bool = False,
     index: str = "auto",
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
@@ -75,6 +77,8 @@ def verify(
         format: the name of the format, instead of detecting it from the bytes.
         payloads: also decode the records of TFRecord, WebDataset and RecordIO files. False checks only their frames
             and checksums, in less time.
+        decode: also decode every picture to its last pixel, in all formats. Pictures are the values of image columns,
+            and of columns of bytes whose first values are pictures.
         index: "auto" uses a valid sidecar to find which records are damaged; "never" uses no sidecar; a
             path is the folder with the sidecars. `verify` never writes a sidecar.
         limits: as for `open`.
@@ -100,7 +104,9 @@ def verify(
     paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)
     options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
-    examine = partial(_tasks, storage=place, format=format, options=options, payloads=payloads)
+    examine = partial(
+        _tasks, storage=place, format=format, options=options, payloads=payloads, decode=decode
+    )
     streams = [partial(examine, path) for path in paths]
     total = sum(bytes_of(path, place) for path in paths)
     findings: list[Finding] = []
@@ -118,7 +124,13 @@ _Task = Callable[[], Iterable[Tally]]
 
 
 def _tasks(
-    path: str, *, storage: Storage, format: str | None, options: Options, payloads: bool
+    path: str,
+    *,
+    storage: Storage,
+    format: str | None,
+    options: Options,
+    payloads: bool,
+    decode: bool,
 ) -> Iterator[_Task]:
     with closing(storage.source(path)) as source:
         try:
@@ -138,6 +150,10 @@ def _tasks(
                     yield partial(_scanned, scan, task)
             else:
                 yield from _chunk_tasks(kind, source, options)
+            if decode:
+                reader = decoding(kind, source, replace(options, damage="skip"))
+                for pictures in pictures_in(reader, path):
+                    yield partial(_decoded, pictures, options.limits)
         except PenstockError as error:
             if isinstance(error.__cause__, ImportError):
                 raise error.at(file=path) from error.__cause__  # the file is not damaged
@@ -199,6 +215,12 @@ def _scanned(scan: DamageScan, task: Any) -> Iterable[Tally]:
     except PenstockError as error:  # the file was changed meanwhile
         place = error.byte or 0
         yield Tally(0, (found_in(error, error.file or "", place, place),), 0)
+
+
+def _decoded(pictures: Pictures, limits: Limits) -> Iterable[Tally]:
+    findings = tuple(pictures.findings(limits))
+    bad = {finding.record for finding in findings if finding.severity == "error"}
+    return [Tally(-len(bad), findings, 0)]  # they were counted as intact
 
 
 def tally_of(found: Found) -> Tally:
@@ -353,9 +375,10 @@ def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Ite
                 if not isinstance(found, PenstockError) or is_misfit(found, reader):
                     num_records += end - first
                     continue
-                findings.append(
-                    found_in(found, path, part.start_byte, part.end_byte, part, end - first)
-                )
+                start, stop = part.start_byte, part.end_byte
+                if found.record is not None and not isinstance(reader, FramedReader):
+                    _, start, stop = reader.place(found.record) or ("", start, stop)
+                findings.append(found_in(found, path, start, stop, part, end - first))
     except PenstockError as error:  # the chunk cannot be divided
         findings.append(found_in(error, path, chunk.start_byte, chunk.end_byte, chunk))
     return [Tally(num_records, tuple(findings), num_bytes)]

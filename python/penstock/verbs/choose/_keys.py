@@ -15,8 +15,9 @@ from penstock.columns.canonical import canonical
 from penstock.columns.numbers import as_numpy
 from penstock.columns.refusals import refuse_twins
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import SchemaError
 from penstock.verbs.progress import Meter
 
 
@@ -45,15 +46,17 @@ def without_places(dataset: Dataset) -> list[str] | None:
     return None if len(names) == len(dataset.schema.names) else names
 
 
-def check_has_numbers(dataset: Dataset, verb: str) -> None:
-    """Raise UnsupportedError if damaged records are skipped: the records after them would have other numbers."""
-    damage = dataset.options.damage
-    if damage != "error":
-        raise UnsupportedError(
-            f"{verb} numbers the records, which is not possible with damage={damage!r}",
-            file=dataset.paths[0],
-            hint="penstock.repair first, or convert the undamaged records",
-        )
+def opened(source: Any) -> Dataset:
+    """Return the source as a dataset."""
+    return source if isinstance(source, Dataset) else open_dataset(source)
+
+
+def numbered(dataset: Dataset, source: Any) -> tuple[Dataset, Any]:
+    """Return the dataset whose record numbers may be used, and the source from which records are then written: the
+    caller's, because payloads of a path can be copied unparsed. If damage is skipped, both are a view of the records
+    that can be read."""
+    readable = dataset.readable()
+    return readable, source if readable is dataset else readable
 
 
 def check_unchanged(dataset: Dataset) -> None:

@@ -11,12 +11,12 @@ import numpy as np
 
 from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
 from penstock.verbs.choose._keys import (
-    check_has_numbers,
     check_unchanged,
     checked_columns,
     groups,
+    numbered,
+    opened,
     without_places,
 )
 from penstock.verbs.convert.choice import Choice
@@ -67,7 +67,7 @@ def dedupe(
 
     Raises:
         SchemaError: a column is unknown, or the target format cannot hold one.
-        UnsupportedError: the dataset skips damage, so its records have no numbers.
+        UnsupportedError: the records cannot be numbered, because of damage or `damage="stop"`.
         FileExistsError: a target exists and `overwrite` is False.
 
     Example:
@@ -94,13 +94,12 @@ def dedupe(
         write_options=write_options,
         format_options=format_options,
     )
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
-    check_has_numbers(dataset, "dedupe")
+    dataset = opened(source)
+    columns = without_places(dataset) if by is None else checked_columns(dataset, by, "by")
+    dataset, source = numbered(dataset, source)
     if by is None:
-        columns = without_places(dataset)
         numbers = first_of_equal(dataset.complete(), columns, how)
     else:
-        columns = checked_columns(dataset, by, "by")
         numbers = first_of_equal(dataset, columns, how)
     made = write_chosen(source, into, Choice(numbers=numbers), how)
     check_unchanged(dataset)

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.contract.format import Summary
-from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
 from penstock.verbs.choose._keys import (
-    check_has_numbers,
     check_unchanged,
     checked_columns,
+    numbered,
+    opened,
     values_of,
 )
 from penstock.verbs.choose._order import order_by
@@ -62,7 +61,7 @@ def sort(
 
     Raises:
         SchemaError: a column is unknown, or its values have no order; or the target format cannot hold one.
-        UnsupportedError: the dataset skips damage, so its records have no numbers.
+        UnsupportedError: the records cannot be numbered, because of damage or `damage="stop"`.
         FileExistsError: a target exists and `overwrite` is False.
 
     Example:
@@ -87,9 +86,9 @@ def sort(
         write_options=write_options,
         format_options=format_options,
     )
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
-    check_has_numbers(dataset, "sort")
+    dataset = opened(source)
     columns = checked_columns(dataset, by, "by")
+    dataset, source = numbered(dataset, source)
     table = values_of(dataset, columns, threads, meter_of(progress, dataset))
     numbers = order_by(table, descending=descending)
     del table  # its memory is needed to gather the records

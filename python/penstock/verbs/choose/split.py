@@ -13,15 +13,15 @@ import numpy as np
 
 from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.storage.folder import size_of
 from penstock.verbs.choose._keys import (
-    check_has_numbers,
     check_unchanged,
     checked_columns,
     draws,
     groups,
+    numbered,
+    opened,
 )
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.convert import How, write_chosen
@@ -63,7 +63,7 @@ def split(
     Raises:
         ValueError: a share is negative or zero, or the shares add up to more than 1.
         SchemaError: a column is unknown.
-        UnsupportedError: the dataset skips damage, so its records have no numbers.
+        UnsupportedError: the records cannot be numbered, because of damage or `damage="stop"`.
 
     Example:
         >>> import penstock as ps
@@ -72,8 +72,7 @@ def split(
         >>> {name: len(part) for name, part in parts.items()}
         {'train': 8, 'val': 2}
     """
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
-    found = _numbers(dataset, shares, by, seed, stratify, threads)
+    found, dataset = _numbers(source, shares, by, seed, stratify, threads)[:2]
     return {name: dataset.subset(part) for name, part in found.items()}
 
 
@@ -141,8 +140,7 @@ def write_splits(
     for name in shares:
         if "/" in name or "\\" in name or "{" in name or name.startswith("."):
             raise ValueError(f"the name of the split {name!r} cannot be a part of a file's name")
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
-    found = _numbers(dataset, shares, by, seed, stratify, threads)
+    found, dataset, source = _numbers(source, shares, by, seed, stratify, threads)
     pattern = pattern.replace("{shard}", "{shard:05d}")
     pieces = [Piece(pattern.replace("{split}", name), len(part)) for name, part in found.items()]
     how = How(
@@ -174,28 +172,31 @@ def _by_piece(whole: Summary, pieces: Sequence[Piece], cut: Cut) -> Iterator[Sum
 
 
 def _numbers(
-    dataset: Dataset,
+    source: Any,
     shares: Mapping[str, float],
     by: str | Sequence[str] | None,
     seed: int,
     stratify: str | None,
     threads: int | None,
-) -> dict[str, np.ndarray]:
-    """Return the numbers of the records of each split, ascending."""
+) -> tuple[dict[str, np.ndarray], Dataset, Any]:
+    """Return the numbers of the records of each split, ascending, and the results of `numbered`."""
     exact = _checked_shares(shares)
     seed = checked_seed(seed)
-    check_has_numbers(dataset, "split")
     if by is not None and stratify is not None:
         raise ValueError("stratify= and by= cannot be combined; use one of them")
+    dataset = opened(source)
+    asked = stratify if by is None else by
+    option = "stratify" if by is None else "by"
+    columns = [] if asked is None else checked_columns(dataset, asked, option)
+    dataset, source = numbered(dataset, source)
     if by is not None:
-        which = _by_hash(dataset, exact, checked_columns(dataset, by, "by"), seed, threads)
+        which = _by_hash(dataset, exact, columns, seed, threads)
     elif stratify is not None:
-        (column,) = checked_columns(dataset, stratify, "stratify")
-        which = _stratified(dataset, exact, column, seed, threads)
+        which = _stratified(dataset, exact, columns[0], seed, threads)
     else:
         which = _at_random(len(dataset), exact, seed)
     _warn_of_rest(which, len(exact))
-    return {name: np.flatnonzero(which == n) for n, name in enumerate(shares)}
+    return {name: np.flatnonzero(which == n) for n, name in enumerate(shares)}, dataset, source
 
 
 def _checked_shares(shares: Mapping[str, float]) -> list[Fraction]:

@@ -70,6 +70,8 @@ class Reading:
         *,
         finds_text: bool = False,
     ) -> None:
+        if not choice.is_all and choice.numbers is None:
+            dataset = dataset.readable()
         self.dataset = dataset
         is_here = isinstance(dataset.files.storage, LocalStorage)
         self.storage = LocalStorage().no_more_open_than(dataset.paths if is_here else ())
@@ -88,17 +90,11 @@ class Reading:
         if finds_text and kind.info.holds_text:
             self._text = TextColumns(self.schema, self._columns)
         self._delivered: Delivered | None = None
-        if dataset.options.damage != "error":
+        if dataset.options.damage != "error" and choice.is_all:
             self._delivered = Delivered(dataset, self._columns, threads)
         self.firsts = (self._delivered or dataset.files).firsts
         """The number of each shard's first record, followed by the total number of written records."""
         self.num_records = int(self.firsts[-1])
-        if not choice.is_all and self._delivered is not None and dataset.damage:
-            raise UnsupportedError(
-                "records of a damaged dataset cannot be chosen or shuffled while damage is skipped",
-                file=dataset.damage[0].file,
-                hint="convert all of it first, or use penstock repair",
-            )
         self._order = chosen(dataset, choice, threads)
         if self._order is not None:
             # Each source file gets as many records as were chosen from it, whatever their order.
