@@ -47,12 +47,8 @@ def _by_shard(
 ) -> list[Lengths]:
     if isinstance(files, ChosenFiles):
         # An index has the lengths of all records of its file, and a view has some of these records.
-        chosen = files.choice.numbers(files.base)
         whole = _by_shard(files.base, columns, skipped)
-        return [
-            {name: lengths[numbers] for name, lengths in of_file.items()}
-            for of_file, numbers in zip(whole, chosen, strict=True)
-        ]
+        return list(map(_chosen, whole, files.choice.numbers(files.base)))
     can_keep = all(are_kept(files, name) for name in columns)
     every = range(len(files.paths))
     found = _kept(files, columns) if can_keep else {}
@@ -63,6 +59,10 @@ def _by_shard(
         if is_whole and can_keep:
             _keep(files, shard, lengths)
     return [found[shard] for shard in every]
+
+
+def _chosen(lengths: Lengths, numbers: np.ndarray) -> Lengths:
+    return {name: of_all[numbers] for name, of_all in lengths.items()}
 
 
 def _kept(files: Files, columns: Sequence[str]) -> dict[int, Lengths]:

@@ -145,10 +145,10 @@ def array_options(
     check_paths(schema, fill=fill, ragged=ragged)
     if pad_to is not None and not isinstance(pad_to, Mapping):
         raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
-    pads = {path: one for path, one in (pad_to or {}).items() if isinstance(one, Pad)}
-    lengths = {path: one.length if path in pads else one for path, one in (pad_to or {}).items()}
-    found = {path: one for path, one in lengths.items() if one is not None}
-    checked = lengths_of({**found, **buckets}, schema, decode)
+    given: Mapping[str, Any] = pad_to or {}
+    pads = {path: one for path, one in given.items() if isinstance(one, Pad)}
+    lengths = {**given, **{path: pad.length for path, pad in pads.items()}, **buckets}
+    checked = lengths_of(lengths, schema, decode)
     if pads:
         check_paths(schema, pad_to=pads)
         check_pads(pads, schema, decode)
@@ -192,6 +192,8 @@ def lengths_of(
     """Check the lengths of `pad_to` against the schema, and return them for each path, outermost first."""
     found: dict[str, tuple[int, ...]] = {}
     for path, value in pad_to.items():
+        if value is None:  # a Pad without a length
+            continue
         given = [value] if isinstance(value, (int, np.integer)) else list(value)
         found[path] = tuple(checked_count(f"pad_to of {path!r}", length, 1) for length in given)
     if found:
