@@ -11,6 +11,11 @@ import penstock as ps
 
 ENDINGS = ["tfrecord", "tar", "parquet", "arrow", "npz", "beton", "h5"]
 LOST = {"zeros": bytes(100), "page": b"<html><body>404 Not Found</body></html>"}
+FOREIGN = {
+    "preview.jpg": b"\xff\xd8\xff\xe0 a picture",
+    "0.htm5": LOST["page"],
+    "deep/plan.pdf": b"%PDF-1.7 ",
+}
 NO_FORMAT = b"\x01\x07 some bytes of another program \xff\xfe" * 20
 
 
@@ -26,12 +31,12 @@ def ids_of(ds: ps.Dataset) -> list[int]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("name", ["model.bin", "0.bin", "notes", "deep/plan.docx"])
+@pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_of_another_program_is_left_out_and_listed(
     tmp_path: Path, ending: str, name: str
 ) -> None:
     write_files(tmp_path, ending)
-    (tmp_path / name).write_bytes(NO_FORMAT)
+    (tmp_path / name).write_bytes(FOREIGN[name])
     with pytest.warns(UserWarning, match="left out .*in no known format"):
         ds = ps.open(tmp_path)
     assert ids_of(ds) == list(range(30))
@@ -41,13 +46,19 @@ def test_a_file_of_another_program_is_left_out_and_listed(
     assert made.num_records == 30
 
 
-def test_only_the_files_that_are_in_no_format_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "data"), [("model.bin", NO_FORMAT), ("part-00001", LOST["page"]), ("b", NO_FORMAT)]
+)
+def test_a_file_that_may_be_a_lost_shard_is_an_error_or_listed_as_damage(
+    tmp_path: Path, name: str, data: bytes
+) -> None:
     write_files(tmp_path, "tfrecord")
-    (tmp_path / "a").write_bytes(NO_FORMAT)
-    (tmp_path / "b").write_bytes((tmp_path / "0.tfrecord").read_bytes())
-    with pytest.warns(UserWarning, match="left out a"):
-        ds = ps.open(tmp_path)
-    assert sorted(ids_of(ds)) == sorted([*range(30), *range(10)])
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ps.FormatError, match=name):
+        ps.open(tmp_path)
+    ds = ps.open(tmp_path, damage="skip")
+    assert sorted(ids_of(ds)) == list(range(30))
+    assert [region.file for region in ds.damage] == [str(tmp_path / name)]
 
 
 def test_data_of_another_ending_that_cannot_be_recognised_is_an_error(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from penstock import formats
 from penstock.errors import FormatError, PenstockError, SchemaError
 from penstock.storage.base import Storage
+from penstock.storage.lookalikes import is_of_another_program
 from penstock.storage.paths import expand
 from penstock.storage.skipped import FOREIGN, SkippedFile
 
@@ -47,7 +48,7 @@ def _foreign_in(paths: Sequence[str], storage: Storage, damage: str) -> list[Ski
     if len(endings) < 2:
         return []
     groups, unknown = _by_format(endings.values(), storage)
-    foreign = [path for path in unknown if not _is_named(path)] if groups else []
+    foreign = [path for path in unknown if _is_foreign(path, storage)] if groups else []
     if damage == "error" or len(groups) != 1:
         _refuse_unknown([unknown[path] for path in unknown if path not in foreign], groups, storage)
     if len(groups) > 1:
@@ -79,12 +80,21 @@ def _by_ending(paths: Sequence[str]) -> dict[str, list[str]]:
     return endings
 
 
-def _is_named(path: str) -> bool:
-    """Whether the name of a file is one of a known format."""
-    try:
-        return bool(formats.by_path(path))
-    except ValueError:
+def _is_foreign(path: str, storage: Storage) -> bool:
+    """Whether a file of no known format is surely no damaged shard: its ending is one of another program's, and so is
+    its content."""
+    if not any(map(str.isalpha, os.path.splitext(path)[1])):
         return False
+    try:
+        formats.by_path(path)
+        return False
+    except ValueError:
+        pass
+    source = storage.source(path)
+    try:
+        return is_of_another_program(source.read(0, min(source.size, 512)).to_bytes())
+    finally:
+        source.close()
 
 
 def _by_format(

@@ -54,6 +54,13 @@ def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
     return _text(head, path) if is_text(head) and is_text(tail, cut=True) else None
 
 
+def is_of_another_program(head: bytes) -> bool:
+    """Whether a file begins like a web page, a picture, a document or the like, which cannot be a damaged shard."""
+    page = head.lstrip().lower().startswith((b"<!doctype html", b"<html"))
+    kinds = [magic for magic, _, hint in _MAGICS if hint is None]
+    return page or head.startswith((*_PICTURES, *kinds))
+
+
 def is_text(data: bytes, *, cut: bool = False) -> bool:
     """Whether bytes are UTF-8 text. The last character may be incomplete, and with `cut` also the first."""
     if cut:
