@@ -209,9 +209,10 @@ def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> Skippe
     reader = dataset.files.own(int(shards[0]))
     with suppress(FormatError):  # because of the damage, its position may be unknown
         in_file = dataset.files.in_file(int(shards[0]), local)
-        for chunk, _ in reader.pick(in_file):
+        for chunk, picked in reader.pick(in_file):
             if (found := reader.readable(chunk)) is not None:
-                start, end = int(found.starts[0]), int(found.ends[0])
+                place = int(np.searchsorted(found.records, 0 if picked is None else picked[0]))
+                start, end = int(found.starts[place]), int(found.ends[place])
     return SkippedRegion(error.file or "", start, end, 1, error.message)
 
 
