@@ -82,9 +82,9 @@ class FormatInfo:
     holds_text: bool = True
     """It stores text and bytes in different ways."""
     has_checksums: bool = False
-    """The bytes of records are compared with checksums in the file."""
+    """Each read of a record compares its bytes with checksums in the file."""
     checksums: str = ""
-    """What these checksums are, such as "CRC-32 of each record"; `info` and `penstock formats` show it."""
+    """What the checksums in a file are, such as "CRC-32 of each record"; `info` and `penstock formats` show it."""
     keeps_positions: bool = False
     """The file does not store the positions of its records. `Reader.positions` are kept in an index."""
     has_raw_records: bool = False

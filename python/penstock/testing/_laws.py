@@ -185,8 +185,6 @@ class FormatLaws:
         assert extends or not fmt.info.can_append, (
             "can_append=True, but Format.extend is not defined"
         )
-        named = fmt.info.has_checksums or not fmt.info.checksums
-        assert named, "checksums are named, but has_checksums is False"
 
     def test_a_reader_says_facts_of_the_right_types(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, self.table(self.num_records))

@@ -67,7 +67,7 @@ class MDSFormat(Format):
         can_map=True,
         compressions=tuple(CODECS),
         has_checksums=True,
-        checksums="those of index.json, if it has any",
+        checksums="in index.json",
     )
 
     def sniff(self, head: bytes, size: int) -> bool:

@@ -91,7 +91,7 @@ class ParquetFormat(Format):
         "parquet",
         (".parquet", ".parq", ".pq"),
         has_checksums=True,
-        checksums="CRC-32 of each page, if the writer stored it",
+        checksums="CRC-32 of each page",
         can_map=True,
         compressions=("snappy", "zstd", "gzip", "lz4", "brotli"),
     )
