@@ -27,33 +27,29 @@ class LogReader(PositionedReader):
     def find(self, starts: list[int]) -> int:
         at, size = 4, self.source.size
         if self.source.read(0, 4).to_bytes() != MAGIC:
-            raise FormatError("no LOG1 file", file=self.source.path, byte=0)
+            raise FormatError("no LOG1 file", byte=0)
         while at < size:
             head = self.source.read(at, HEAD.size).to_bytes()
             end = at + HEAD.size + (HEAD.unpack(head)[0] if len(head) == HEAD.size else size)
             if end > size:
-                raise TruncatedError("the last record is cut", record=len(starts), byte=at)
+                raise TruncatedError("the last record is cut", byte=at)
             starts.append(at)
             at = end
         return at
 
-    def payload(self, record: int, frame: memoryview) -> bytes:
+    def payload(self, frame: memoryview) -> bytes:
         length, stored = HEAD.unpack_from(frame)
-        path = self.source.path
         if length != len(frame) - HEAD.size:
-            raise FormatError("the length is not that in the index", file=path, record=record)
+            raise FormatError("the length is not that in the index")
         found = zlib.crc32(frame[HEAD.size :])
         if found != stored:
-            raise ChecksumError("wrong CRC-32", file=path, record=record, found=found)
+            raise ChecksumError("wrong CRC-32", found=found)
         return bytes(frame[HEAD.size :])
 
     def decode(self, chunk: Chunk[None], records: Selection, columns: Projection) -> pa.RecordBatch:
-        values = [self.payload(n, frame) for n, frame in self.frames(chunk, records)]
+        values = self.parsed(chunk, records, self.payload)
         batch = pa.record_batch([pa.array(values, pa.binary())], schema=SCHEMA)
         return batch if columns is None else batch.select(columns)
-
-    def compares(self, chunk: Chunk[None] | None) -> bool:
-        return True
 
 
 class LogWriter(Writer):
@@ -99,7 +95,7 @@ class LogFormat(Format):
         return head[:4] == MAGIC
 
     def open(self, source: Source, options: Options) -> Reader:
-        return self.reader("log", source, options)
+        return self.reader(self.info, source, options)
 
     def create(self, sink: Sink, schema: pa.Schema, options: object, threads: int) -> Writer:
         sink.write(MAGIC)

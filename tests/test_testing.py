@@ -203,7 +203,7 @@ class TestLog(LogLaws):
 
 class KeepsNothing(LogFormat):
     def open(self, source: Source, options: Options) -> Reader:
-        return self.reader("log", source, replace(options, index="never"))
+        return self.reader(self.info, source, replace(options, index="never"))
 
 
 class WrongPositions(LogFormat):
@@ -215,8 +215,8 @@ class WrongPositions(LogFormat):
 
 class TrustsTheIndex(LogFormat):
     class reader(LogReader):
-        def payload(self, record: int, frame: memoryview) -> bytes:
-            return super().payload(record, memoryview(_with_length(frame)))
+        def payload(self, frame: memoryview) -> bytes:
+            return super().payload(memoryview(_with_length(frame)))
 
 
 def _with_length(frame: memoryview) -> bytes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from running import run
 
 import penstock as ps
-from running import run
 from log_format import LogFormat
 from penstock import formats
 

@@ -98,9 +98,6 @@ def test_the_index_of_another_format_is_not_used(path: Path, passes: list[str]) 
     class Other(LogFormat):
         info = replace(LogFormat.info, name="other log", extensions=(".log2",))
 
-        def open(self, source, options):  # type: ignore[no-untyped-def]
-            return LogReader("other log", source, options)
-
     formats.register(Other())
     for name in ("log", "other log", "other log"):
         assert len(ps.open(path, format=name)) == 20_000

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from penstock.columns.numbers import as_arrow
 from penstock.columns.selection import Selection
-from penstock.contract.format import Chunk, Options, Reader, SkippedRegion, Stretch
+from penstock.contract.format import Chunk, FormatInfo, Options, Reader, SkippedRegion, Stretch
 from penstock.errors import ChangedError, PenstockError
 from penstock.framing.index.positions import kept_positions
 from penstock.storage.base import Source
 
+T = TypeVar("T")
 _CHUNK_BYTES = 1 << 20
 """A chunk ends with the record that fills it."""
 
@@ -22,19 +24,25 @@ class PositionedReader(Reader):
     """A reader of a file that holds one record after another, such as a length and a payload.
 
     A subclass sets `schema`, and defines `find` and `decode`. Everything else follows: chunks, random access that reads
-    only the bytes of the records, an index, the exact bytes of a bad record. The positions are those in the index, if
-    there is one, so `decode` must compare the length that a record claims with the bytes that it got.
+    only the bytes of the records, an index (if `keeps_positions`), the exact bytes of a bad record. The positions are
+    those in the index, if there is one, so `decode` must compare the length that a record claims with the bytes that it
+    got.
 
     Args:
-        name: the name of the format.
+        info: the facts of the format.
         source: the file.
         options: the options that `Format.open` got.
     """
 
-    def __init__(self, name: str, source: Source, options: Options) -> None:
+    def __init__(self, info: FormatInfo, source: Source, options: Options) -> None:
         self.source = source
+        self._info = info
         self._skips = options.damage == "skip"
-        self._positions, self._fault = kept_positions(name, source, options, self._found)
+        if info.keeps_positions:
+            found = kept_positions(info.name, source, options, self._found)
+        else:
+            found = self._found()
+        self._positions, self._fault = found
         steps = (self._positions[:-1] - self._positions[0]) // _CHUNK_BYTES
         starts = np.flatnonzero(np.diff(steps, prepend=-1))
         self._edges = np.append(starts, len(steps))
@@ -42,9 +50,9 @@ class PositionedReader(Reader):
 
     @abstractmethod
     def find(self, starts: list[int]) -> int:
-        """Find the records: append the start of each to `starts`, in order, and return the end of the last one. If
-        bytes are damaged so that the next record cannot be found, raise FormatError with `byte`. The records before it
-        are still read."""
+        """Find the records, by reading through the file or a footer: append the start of each to `starts`, in order,
+        and return the end of the last one. If bytes are damaged so that the next record cannot be found, raise
+        FormatError with `byte`. The records before it are still read."""
         ...
 
     def _found(self) -> tuple[np.ndarray, PenstockError | None]:
@@ -53,9 +61,10 @@ class PositionedReader(Reader):
         try:
             end = self.find(starts)
         except PenstockError as error:
+            error.at(file=self.source.path)
             if not starts or error.byte is None:
                 raise  # nothing can be read
-            end, fault = error.byte, error.at(file=self.source.path)
+            end, fault = error.byte, error.at(record=len(starts))
         return np.array([*starts, end], np.int64), fault
 
     def frames(self, chunk: Chunk[None], records: Selection) -> Iterator[tuple[int, memoryview]]:
@@ -78,11 +87,27 @@ class PositionedReader(Reader):
         ):
             yield number, view[at : at + size]
 
+    def parsed(
+        self, chunk: Chunk[None], records: Selection, parse: Callable[[memoryview], T]
+    ) -> list[T]:
+        """What `parse` returns for the bytes of each record, in the requested order. Its errors get the file and the
+        number of the record."""
+        values: list[T] = []
+        for record, data in self.frames(chunk, records):
+            try:
+                values.append(parse(data))
+            except PenstockError as error:
+                raise error.at(file=self.source.path, record=record) from None
+        return values
+
     # -- what follows from the positions ---------------------------------------------------------
 
     @property
     def positions(self) -> np.ndarray:
         return self._positions
+
+    def compares(self, chunk: Chunk[None] | None) -> bool:
+        return self._info.has_checksums
 
     @property
     def num_records(self) -> int:
