@@ -87,6 +87,7 @@ class LogFormat(Format):
         has_checksums=True,
         checksums="CRC-32 of each record",
         keeps_positions=True,
+        loses_one=True,
     )
     reader: ClassVar[Any] = LogReader
     writer: ClassVar[Any] = LogWriter

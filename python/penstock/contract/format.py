@@ -64,7 +64,7 @@ class FormatInfo:
     can_write: bool = True
     can_take: bool = True
     can_append: bool = False
-    """Records can be added to the end of a file: by `Format.extend`, or because it is a FramedFormat."""
+    """Records can be added to a file, by `Format.extend` or as to a FramedFormat."""
     can_map: bool = False
     """A plain file is read through a memory map if `mmap=True`."""
     compressions: tuple[str, ...] = ()
@@ -86,7 +86,9 @@ class FormatInfo:
     checksums: str = ""
     """What the checksums in a file are, such as "CRC-32 of each record"; `info` and `penstock formats` show it."""
     keeps_positions: bool = False
-    """The file does not store the positions of its records. `Reader.positions` are kept in an index."""
+    """The file does not store the positions of its records, so an index does."""
+    loses_one: bool = False
+    """Damage inside a record leaves all others readable, as in each FramedFormat."""
     has_raw_records: bool = False
     """raw=True returns its raw records."""
     takes_descriptions: bool = False
@@ -95,7 +97,7 @@ class FormatInfo:
     """Dictionary columns that have the same dictionary, with all names of the file, in every batch; ("*",) for all
     columns."""
     holds_examples: bool = False
-    """Its payloads may be tf.train.Examples, and records with columns are written as Examples."""
+    """Its payloads may be tf.train.Examples, as which columns are written."""
     added_columns: tuple[str, ...] = ()
     """Columns that the reader adds, such as the name of the file, and that are not written."""
     is_folder: bool = False
@@ -141,8 +143,7 @@ class Delivered(NamedTuple):
 
     batch: pa.RecordBatch
     records: Selection
-    """For each record of the batch, its number in the chunk (below 0 if unknown). None if the batch is the whole chunk
-    in order."""
+    """The number in the chunk of each record (below 0 if unknown). None if the batch is the whole chunk in order."""
     skipped: Sequence[SkippedRegion] = ()
     """The skipped regions of the chunk, in file order."""
 
@@ -239,7 +240,7 @@ class Reader(ABC):
         yield chunk
 
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
-        """Like `decode`. If damage is skipped and the whole chunk is requested, also report the skipped regions."""
+        """Like `decode`. If damage is skipped and the whole chunk is requested, also report skipped regions."""
         return Delivered(self.decode(chunk, records, columns), records)
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
@@ -257,8 +258,8 @@ class Reader(ABC):
         return self.decode(chunk, records, columns)
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """Read records of the shard in the requested order in one step. None if that is not faster or if there is a
-        fault. In that case use `pick` and `decode`, which return the records or raise the error."""
+        """Read records of the shard in the requested order in one step. None if that is not faster or there is a fault:
+        then use `pick` and `decode`, which return the records or raise the error."""
         del records, columns
         return None
 

@@ -112,8 +112,7 @@ def ability_of(fmt: Format) -> Ability:
 def _repair(fmt: Format) -> Repair:
     if not fmt.info.can_write:
         return "none"
-    alone = isinstance(fmt, FramedFormat) or fmt.info.keeps_positions or fmt.info.is_folder
-    return "record" if alone else "chunk"
+    return "record" if isinstance(fmt, FramedFormat) or fmt.info.loses_one else "chunk"
 
 
 def _mark(has: bool) -> str:
