@@ -29,15 +29,15 @@ USE = """
 import penstock as ps
 
 notes = [b"note %d" % n for n in range(50_000)]
-ps.write({"note": notes[:-1]}, "a.note", num_shards=2)
-ps.append({"note": notes[-1:]}, "a@2.note", shard="last")
-ds = ps.open("a@2.note")
+ps.write({"note": notes[:-1]}, "a.nt", num_shards=2)
+ps.append({"note": notes[-1:]}, "a@2.nt", shard="last")
+ds = ps.open("a@2.nt")
 assert ds[40_000] == {"note": b"note 40000"}
 assert ds.count("len(note) == 6") == 10
 loader = ps.Loader(ds, 1000, order=ps.Shuffled(seed=0))
 assert sorted(n for batch in loader for n in batch["note"]) == sorted(notes)
-ps.convert("a@2.note", "a.parquet")
-assert ps.diff("a@2.note", "a.parquet").equal
+ps.convert("a@2.nt", "a.parquet")
+assert ps.diff("a@2.nt", "a.parquet").equal
 [entry] = [one for one in ps.abilities() if one.format == "note"]
 assert (entry.package, entry.append) == ("penstock-notes 1.0", True)
 """
