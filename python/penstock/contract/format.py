@@ -124,10 +124,9 @@ class Options:
     stores_index: bool = True
     """Whether the reader may store an index that it had to make."""
     settled: bool = False
-    """Whether `schema` was inferred from the first files of the dataset. A value that it cannot hold exactly is then an
-    error."""
+    """Whether `schema` was inferred from other files: a value that it cannot hold exactly is then an error."""
     complete: bool = False
-    """Whether a record with fields outside the schema raises SchemaError, for callers that would lose these fields."""
+    """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None
@@ -374,9 +373,10 @@ class Format(ABC):
     info: ClassVar[FormatInfo]
     read_options: ClassVar[type] = NoOptions
     """The dataclass of its options for `penstock.open`."""
+    split_option: ClassVar[str] = ""
+    """The option that chooses one of the splits inside a file, which `split=` of `penstock.open` then sets."""
     class_numbers: ClassVar[pa.DataType | None] = None
-    """Only for formats that store class labels as numbers: the column's type if the class names are unknown. For files
-    that penstock writes, the sidecar lists the names."""
+    """If class labels are stored as numbers: the column's type if no sidecar lists the class names."""
 
     @property
     def write_options(self) -> type:
