@@ -72,13 +72,14 @@ def _whole(kind: Format, source: Source, options: Options) -> Reader:
     Raises:
         FormatError: the file is damaged.
     """
+    path = source.path
     try:
         reader = open_shard(kind, source, options)
         last = reader.num_records - 1
         for chunk, records in reader.pick(np.arange(max(last, 0), last + 1)):
             reader.decode(chunk, records, None)
     except PenstockError as error:
-        raise error.at(file=source.path, hint=command("penstock", "verify", source.path)) from None
+        raise error.at(file=path, hint=command("penstock", "verify", path)) from None
     return reader
 
 

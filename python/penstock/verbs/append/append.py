@@ -113,12 +113,8 @@ def append(
     threads = checked_threads(threads)
     work = _Work(place, kind, index, threads, progress)
     extends = where.new is None and kind.info.can_append and not isinstance(kind, FramedFormat)
-    if where.new is None and has_overlays([last], place):
-        raise UnsupportedError(
-            "this file has overlays, which have no values for new records",
-            file=last,
-            hint="run penstock fields bake first, or pass shard='new'",
-        )
+    if where.new is None:
+        _refuse_overlays(last, place)
     if extends:
         return extend(
             batches_of(data),
@@ -164,6 +160,15 @@ def append(
     with suppress(OSError):  # the records are in place; only a temporary file is left
         sink.abort()
     return done
+
+
+def _refuse_overlays(path: str, storage: Storage) -> None:
+    if has_overlays([path], storage):
+        raise UnsupportedError(
+            "this file has overlays, which have no values for new records",
+            file=path,
+            hint="run penstock fields bake first, or pass shard='new'",
+        )
 
 
 def _name_target(error: SchemaError, encoded: str, path: str) -> None:

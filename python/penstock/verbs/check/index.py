@@ -141,12 +141,7 @@ class _Work:
             if isinstance(kind, FramedFormat) and isinstance(reader, FramedReader):
                 yield self._of_framed(source, kind, reader, checksums)
             elif checksums or kind.info.keeps_positions:
-                where = "never" if self.force else self.folder or "auto"
-                reader = reader or open_shard(
-                    kind, source, Options(index=where, stores_index=False)
-                )
-                kept_at = self._of_other(source, kind, reader, checksums=checksums)
-                yield _Made(kept_at, reader.num_records, source.size)
+                yield self._of_other(source, kind, reader, checksums=checksums)
             else:
                 yield _Made(None, 0 if reader is None else reader.num_records, source.size)
 
@@ -167,8 +162,13 @@ class _Work:
             self._text_index(_text_index(kind, self.text, path), found, path)
         return _Made(kept_at, found.num_records, source.size)
 
-    def _of_other(self, source: Source, kind: Format, reader: Reader, *, checksums: bool) -> str:
+    def _of_other(
+        self, source: Source, kind: Format, reader: Reader | None, *, checksums: bool
+    ) -> _Made:
         """Store the checksums and the positions of the records of a file that is not framed."""
+        if reader is None:
+            where = "never" if self.force else self.folder or "auto"
+            reader = open_shard(kind, source, Options(index=where, stores_index=False))
         places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
         index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
         with suppress(OSError, StaleIndexError):
@@ -180,7 +180,8 @@ class _Work:
         if kind.info.keeps_positions:
             found = positions.to_bytes(kind.info.name, reader.positions)
             index = replace(index, positions=found, state=sidecar.state_of(source))
-        return sidecar.keep(index, source.path, self.storage, self.folder)
+        kept_at = sidecar.keep(index, source.path, self.storage, self.folder)
+        return _Made(kept_at, reader.num_records, source.size)
 
     def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
         if self.from_text:
