@@ -7,8 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from penstock.contract.format import FormatInfo
-from penstock.formats import FORMATS
+import penstock as ps
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", ROOT / "docs" / "formats" / "README.md")
@@ -27,29 +26,29 @@ HEADS = (
 )
 
 
-def row(info: FormatInfo) -> tuple[str, ...]:
+def row(one: ps.Ability) -> tuple[str, ...]:
     """One format's cells."""
 
     def mark(has: bool) -> str:
         return "yes" if has else "–"
 
     return (
-        info.name,
-        " ".join(f"`{ending}`" for ending in info.extensions) or "folders",
+        one.format,
+        " ".join(f"`{ending}`" for ending in one.extensions) or "folders",
         "yes",
-        mark(info.can_write),
-        mark(info.can_take),
-        ", ".join(info.compressions) or "–",
-        mark(info.can_map),
-        mark(info.can_append),
-        mark(info.can_overlay),
+        mark(one.write),
+        mark(one.random_access),
+        ", ".join(one.compressions) or "–",
+        mark(one.memory_map),
+        mark(one.append),
+        mark(one.overlay),
         "–",
     )
 
 
 def table() -> str:
     """The table in Markdown."""
-    rows = [HEADS, tuple("---" for _ in HEADS), *(row(fmt.info) for fmt in FORMATS)]
+    rows = [HEADS, tuple("---" for _ in HEADS), *(row(one) for one in ps.abilities())]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as ps
+from log_format import LogFormat, LogReader, LogWriter
 from penstock import formats
-from penstock.contract.format import FormatInfo
+from penstock.contract.format import Format, FormatInfo, Options, Reader
 from penstock.contract.regions import Region
+from penstock.storage.base import Source
 from penstock.testing import FormatLaws
 from toy_format import SCHEMA, ToyFormat, ToyReader, ToyWriter
 
@@ -81,7 +86,7 @@ class TestToy(ToyLaws):
         register(monkeypatch, ToyFormat)
 
 
-def register(monkeypatch: pytest.MonkeyPatch, kind: type[ToyFormat]) -> None:
+def register(monkeypatch: pytest.MonkeyPatch, kind: type[Format]) -> None:
     monkeypatch.setattr(formats, "FORMATS", list(formats.FORMATS))  # put back afterwards
     formats.register(kind())
 
@@ -184,3 +189,82 @@ def test_each_law_finds_the_format_that_breaks_it(
     check = getattr(ToyLaws(), f"test_{law}")
     with pytest.raises(AssertionError, match=message):
         check(tmp_path) if "tmp_path" in check.__annotations__ else check()
+
+
+class LogLaws(ToyLaws):
+    format = "log"
+
+
+class TestLog(LogLaws):
+    @pytest.fixture(autouse=True)
+    def _registered(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        register(monkeypatch, LogFormat)
+
+
+class KeepsNothing(LogFormat):
+    def open(self, source: Source, options: Options) -> Reader:
+        return self.reader(self.info, source, replace(options, index="never"))
+
+
+class WrongPositions(LogFormat):
+    class writer(LogWriter):
+        @property
+        def positions(self) -> np.ndarray:
+            return np.array([4, *self.starts[1:-1], self.starts[-1] - 1])
+
+
+class TrustsTheIndex(LogFormat):
+    class reader(LogReader):
+        def payload(self, frame: memoryview) -> bytes:
+            return super().payload(memoryview(_with_length(frame)))
+
+
+def _with_length(frame: memoryview) -> bytes:
+    return struct.pack("<I", len(frame) - 8) + bytes(frame[4:])
+
+
+class AppendsAnotherMagic(LogFormat):
+    def extend(self, source: Any, sink: Any, schema: Any, options: Any, threads: int) -> Any:
+        return self.create(sink, schema, options, threads)
+
+
+class AppendsNothing(LogFormat):
+    extend = Format.extend
+
+
+class UnsignedPositions(LogFormat):
+    class reader(LogReader):
+        @property
+        def positions(self) -> np.ndarray:
+            return super().positions.astype("u8")
+
+
+@pytest.mark.parametrize(
+    ("broken", "law", "message"),
+    [
+        (KeepsNothing, "an_index_is_kept_and_renewed", "the reader kept no index"),
+        (WrongPositions, "an_index_is_kept_and_renewed", "Writer.positions are wrong"),
+        (TrustsTheIndex, "damage_is_found_at_known_positions", r"about records \[\], not"),
+        (AppendsNothing, "the_facts_of_the_format_have_their_types", "extend is not defined"),
+        (UnsignedPositions, "a_reader_says_facts_of_the_right_types", "are uint64, not int64"),
+    ],
+)
+def test_each_law_finds_the_format_that_keeps_a_wrong_index(
+    broken: type[LogFormat],
+    law: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(monkeypatch, broken)
+    check = getattr(LogLaws(), f"test_{law}")
+    with pytest.raises(AssertionError, match=message):
+        check(tmp_path) if "tmp_path" in check.__annotations__ else check()
+
+
+def test_appended_bytes_that_do_not_continue_the_file_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(monkeypatch, AppendsAnotherMagic)
+    with pytest.raises((AssertionError, ps.PenstockError)):
+        LogLaws().test_records_are_appended(tmp_path)

@@ -72,6 +72,11 @@ from penstock.verbs.fields.overlays import (
     overlays as overlays,
     remove_overlay as remove_overlay,
 )
+from penstock.verbs.inspect.abilities import (
+    Abilities as Abilities,
+    Ability as Ability,
+    abilities as abilities,
+)
 from penstock.verbs.inspect.info import Info as Info, ShardInfo as ShardInfo, info as info
 from penstock.verbs.inspect.layout import Layout as Layout, layout as layout
 from penstock.verbs.inspect.observe import ImageSizes as ImageSizes

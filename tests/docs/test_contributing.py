@@ -17,7 +17,7 @@ def test_every_target_is_in_the_makefile() -> None:
 
 
 def test_every_path_is_there() -> None:
-    paths = re.findall(r"\b((?:tests|docs|rust|python)/[\w/.]+\w)", TEXT)
+    paths = re.findall(r"\b((?:tests|docs|rust|python)/[\w/.-]+\w)", TEXT)
     assert paths
     for path in paths:
         assert (ROOT / path).exists(), path

@@ -132,3 +132,84 @@ def test_links_to_other_files_are_not_followed(path: Path, tmp_path: Path) -> No
         file["near/x"] = np.arange(3)
     ds = ps.open(tmp_path / "b.h5", group="*")
     assert set(ds.to_table().column("episode").to_pylist()) == {"near"}
+
+
+def test_attributes_of_the_groups_are_columns(path: Path, tmp_path: Path) -> None:
+    with h5py.File(path, "a") as file:
+        for demo in DEMOS:
+            file[f"data/demo_{demo}"].attrs["model_file"] = f"<model n='{demo % 2}'/>"
+            file[f"data/demo_{demo}"].attrs["goal"] = np.array([demo, 1.5])
+        file["data/demo_2"].attrs["success"] = True
+    names = ["num_samples", "model_file", "goal", "success"]
+    ds = ps.open(path, group="data/*", attributes=names)
+    assert ds.schema.names == ["actions", "dones", "obs/eef", "episode", *names]
+    demos = [demo for demo in DEMOS for _ in range(3 + demo)]
+    table = ds.to_table()
+    assert table["num_samples"].to_pylist() == [3 + demo for demo in demos]
+    assert table["model_file"].to_pylist() == [f"<model n='{demo % 2}'/>" for demo in demos]
+    assert table["success"].to_pylist() == [True if demo == 2 else None for demo in demos]
+    np.testing.assert_array_equal(ds[24]["goal"], [10, 1.5])
+    assert ds.take([24, 0], ["model_file", "num_samples"]).to_pylist() == [
+        {"model_file": "<model n='0'/>", "num_samples": 13},
+        {"model_file": "<model n='0'/>", "num_samples": 3},
+    ]
+    assert ds.count("num_samples > 4") == 5 + 13
+    asked = pa.schema([("num_samples", pa.int32()), ("dones", pa.bool_())])
+    one = ps.open(path, group="data/*", attributes=["num_samples"], schema=asked)
+    assert one[24] == {"num_samples": 13, "dones": True}
+    ps.convert(ds.select(["num_samples", "model_file"]), tmp_path / "a.parquet", prove=True)
+
+
+def test_attributes_that_no_group_has_or_that_differ_are_errors(path: Path) -> None:
+    with pytest.raises(ps.SchemaError, match=r"no group has this attribute.*: num_samples"):
+        ps.open(path, group="data/*", attributes=["nothing"])
+    with h5py.File(path, "a") as file:
+        file["data/demo_1"].attrs["actions"] = 1
+        file["data/demo_1"].attrs["num_samples"] = "four"
+    with pytest.raises(ps.SchemaError, match="data/demo_1 is string, and that of others int64"):
+        ps.open(path, group="data/*", attributes=["num_samples"])
+    with pytest.raises(ps.SchemaError, match="a dataset has the name of this attribute"):
+        ps.open(path, group="data/*", attributes=["actions"])
+    for more in ({"attributes": ["num_samples"]}, {"mask": "train"}):
+        with pytest.raises(ValueError, match=r'add group="data/\*"'):
+            ps.open(path, **more)
+    with pytest.raises(TypeError, match="list of names"):
+        ps.open(path, group="data/*", attributes="num_samples")
+
+
+@pytest.mark.parametrize("kind", ["bytes", "text"])
+def test_a_split_has_the_groups_in_its_mask(path: Path, kind: str) -> None:
+    with h5py.File(path, "a") as file:
+        names = [f"demo_{demo}" for demo in (10, 2)]
+        texts = np.array(names, h5py.string_dtype()) if kind == "text" else np.array(names, "S16")
+        file["mask/valid"] = texts
+    whole = ps.open(path, group="data/*")
+    for split, demos in (("train", {0, 1}), ("valid", {2, 10})):
+        ds = ps.open(path, group="data/*", split=split)
+        assert set(ds.to_table()["episode"].to_pylist()) == {f"demo_{demo}" for demo in demos}
+        assert len(ds) == sum(3 + demo for demo in demos)
+        same = ps.open(path, group="data/*", mask=split)
+        assert same.to_table().equals(ds.to_table())
+    assert len(whole) == 25
+    with pytest.raises(ValueError, match="no split 'test' in the group mask; there are: train, v"):
+        ps.open(path, group="data/*", split="test")
+    with pytest.raises(ValueError, match=r'add group="data/\*"'):
+        ps.open(path, split="train")
+    with h5py.File(path, "a") as file:
+        file["mask/odd"] = np.array([b"demo_1", b"demo_77"])
+    with pytest.raises(ps.SchemaError, match="mask/odd lists 'demo_77'"):
+        ps.open(path, group="data/*", split="odd")
+
+
+def test_a_split_in_the_names_of_files_comes_before_one_inside(path: Path) -> None:
+    named = path.with_name("train.hdf5")
+    path.rename(named)
+    assert len(ps.open(named, group="data/*", split="train")) == 25
+    assert len(ps.open(named, group="data/*", mask="train")) == 7
+
+
+def test_a_file_without_masks_has_no_splits(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["data/x/a"] = np.array([7, 8])
+    with pytest.raises(ps.SchemaError, match="no split 'train' in the group mask; there are: none"):
+        ps.open(tmp_path / "a.h5", group="data/*", split="train")

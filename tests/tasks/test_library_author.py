@@ -18,24 +18,28 @@ requires = ["setuptools>=68"]
 build-backend = "setuptools.build_meta"
 
 [project]
-name = "penstock-ints"
+name = "penstock-notes"
 version = "1.0"
 
 [tool.setuptools]
-py-modules = ["ints_format"]
+py-modules = ["notes_format"]
 
 """
 USE = """
 import penstock as ps
 
-ps.write({"value": range(200_000)}, "a.ints", num_shards=2)
-ds = ps.open("a@2.ints")
-assert ds[150_000] == {"value": 150_000}
-assert ds.count("value % 1000 == 7") == 200
+notes = [b"note %d" % n for n in range(50_000)]
+ps.write({"note": notes[:-1]}, "a.nt", num_shards=2)
+ps.append({"note": notes[-1:]}, "a@2.nt", shard="last")
+ds = ps.open("a@2.nt")
+assert ds[40_000] == {"note": b"note 40000"}
+assert ds.count("len(note) == 6") == 10
 loader = ps.Loader(ds, 1000, order=ps.Shuffled(seed=0))
-assert sorted(n for batch in loader for n in batch["value"].tolist()) == list(range(200_000))
-ps.convert("a@2.ints", "a.parquet")
-assert ps.diff("a@2.ints", "a.parquet").equal
+assert sorted(n for batch in loader for n in batch["note"]) == sorted(notes)
+ps.convert("a@2.nt", "a.parquet")
+assert ps.diff("a@2.nt", "a.parquet").equal
+[entry] = [one for one in ps.abilities() if one.format == "note"]
+assert (entry.package, entry.append) == ("penstock-notes 1.0", True)
 """
 
 
@@ -68,5 +72,5 @@ def test_the_format_of_the_guide_is_installed_used_and_lawful(tmp_path: Path) ->
 
     run("-W", "error", "-c", USE)
     laws = sum(name.startswith("test_") for name in dir(FormatLaws))
-    tests = str(package / "test_ints_format.py")
+    tests = str(package / "test_notes_format.py")
     assert f"{laws} passed" in run("-m", "pytest", "-q", "-p", "no:cacheprovider", tests)

@@ -19,7 +19,7 @@ from penstock import _core, describe
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
 from penstock.contract.options import options_from
-from penstock.contract.regions import Region, several
+from penstock.contract.regions import Region, rows_at, several
 from penstock.errors import RecordIndexError, UnsupportedError
 from penstock.limits import Limits
 from penstock.printing.printed import Printed
@@ -64,6 +64,7 @@ class FormatInfo:
     can_write: bool = True
     can_take: bool = True
     can_append: bool = False
+    """Records can be added to a file, by `Format.extend` or as to a FramedFormat."""
     can_map: bool = False
     """A plain file is read through a memory map if `mmap=True`."""
     compressions: tuple[str, ...] = ()
@@ -81,6 +82,13 @@ class FormatInfo:
     holds_text: bool = True
     """It stores text and bytes in different ways."""
     has_checksums: bool = False
+    """Each read of a record compares its bytes with checksums in the file."""
+    checksums: str = ""
+    """What the checksums in a file are, such as "CRC-32 of each record"; `info` and `penstock formats` show it."""
+    keeps_positions: bool = False
+    """The file does not store the positions of its records, so an index does."""
+    loses_one: bool = False
+    """Damage inside a record leaves all others readable, as in each FramedFormat."""
     has_raw_records: bool = False
     """raw=True returns its raw records."""
     takes_descriptions: bool = False
@@ -89,7 +97,7 @@ class FormatInfo:
     """Dictionary columns that have the same dictionary, with all names of the file, in every batch; ("*",) for all
     columns."""
     holds_examples: bool = False
-    """Its payloads may be tf.train.Examples, and records with columns are written as Examples."""
+    """Its payloads may be tf.train.Examples, as which columns are written."""
     added_columns: tuple[str, ...] = ()
     """Columns that the reader adds, such as the name of the file, and that are not written."""
     is_folder: bool = False
@@ -113,11 +121,12 @@ class Options:
     dialect: str = "protobuf"
     beside: Callable[[str], Source | None] = lambda name: None
     """Opens a file in the shard's folder, given its name without a path. Returns None if there is no such file."""
+    stores_index: bool = True
+    """Whether the reader may store an index that it had to make."""
     settled: bool = False
-    """Whether `schema` was inferred from the first files of the dataset. A value that it cannot hold exactly is then an
-    error."""
+    """Whether `schema` was inferred from other files: a value that it cannot hold exactly is then an error."""
     complete: bool = False
-    """Whether a record with fields outside the schema raises SchemaError, for callers that would lose these fields."""
+    """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None
@@ -133,8 +142,7 @@ class Delivered(NamedTuple):
 
     batch: pa.RecordBatch
     records: Selection
-    """For each record of the batch, its number in the chunk (below 0 if unknown). None if the batch is the whole chunk
-    in order."""
+    """The number in the chunk of each record (below 0 if unknown). None if the batch is the whole chunk in order."""
     skipped: Sequence[SkippedRegion] = ()
     """The skipped regions of the chunk, in file order."""
 
@@ -207,6 +215,12 @@ class Reader(ABC):
         return ()
 
     @property
+    def positions(self) -> np.ndarray | None:
+        """The start of each record in the file, and the end of the last, int64[num_records + 1], for `verify` and
+        `layout`. None if records have no bytes of their own. `PositionedReader` keeps them in an index."""
+        return None
+
+    @property
     def uncounted(self) -> Sequence[SkippedRegion]:
         """The regions that were skipped when the records were counted, because they hold no readable records. They
         have no record numbers, so only a scan would report them otherwise."""
@@ -225,13 +239,17 @@ class Reader(ABC):
         yield chunk
 
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
-        """Like `decode`. If damage is skipped and the whole chunk is requested, also report the skipped regions."""
+        """Like `decode`. If damage is skipped and the whole chunk is requested, also report skipped regions."""
         return Delivered(self.decode(chunk, records, columns), records)
 
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
-        """The positions of the records in a chunk; None if only decoding shows which can be read."""
-        del chunk
-        return None
+        """The positions of the records in a chunk; None if only decoding shows which can be read. By default they are
+        taken from `positions`."""
+        starts = self.positions
+        if starts is None:
+            return None
+        edges = starts[chunk.first_record : chunk.first_record + chunk.num_records + 1]
+        return Readable(np.arange(chunk.num_records), edges[:-1], edges[1:])
 
     def lent(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         """Like `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Images
@@ -239,8 +257,8 @@ class Reader(ABC):
         return self.decode(chunk, records, columns)
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
-        """Read records of the shard in the requested order in one step. None if that is not faster or if there is a
-        fault. In that case use `pick` and `decode`, which return the records or raise the error."""
+        """Read records of the shard in the requested order in one step. None if that is not faster or there is a fault:
+        then use `pick` and `decode`, which return the records or raise the error."""
         del records, columns
         return None
 
@@ -338,6 +356,11 @@ class Writer(ABC):
         return ()
 
     @property
+    def positions(self) -> np.ndarray | None:
+        """Like `Reader.positions`, of the written records, for the file's index. None: a reader finds them."""
+        return None
+
+    @property
     def dictionaries(self) -> Mapping[str, pa.Array | None]:
         """The class names of each column of class labels that is stored as numbers; None for a column without values so
         far."""
@@ -360,9 +383,10 @@ class Format(ABC):
     info: ClassVar[FormatInfo]
     read_options: ClassVar[type] = NoOptions
     """The dataclass of its options for `penstock.open`."""
+    split_option: ClassVar[str] = ""
+    """The option that chooses one of the splits inside a file, which `split=` of `penstock.open` then sets."""
     class_numbers: ClassVar[pa.DataType | None] = None
-    """Only for formats that store class labels as numbers: the column's type if the class names are unknown. For files
-    that penstock writes, the sidecar lists the names."""
+    """If class labels are stored as numbers: the column's type if no sidecar lists the class names."""
 
     @property
     def write_options(self) -> type:
@@ -391,15 +415,29 @@ class Format(ABC):
         del schema, options, threads
         raise UnsupportedError(f"{self.info.name} cannot be written", file=sink.path)
 
+    def extend(
+        self, source: Source, sink: Sink, schema: pa.Schema, options: Any, threads: int
+    ) -> Writer:
+        """Begin the bytes to be added after the last byte of the file `source`, for records of its schema. A format
+        with a footer adds another one, for all records. Needs `FormatInfo.can_append`. The writer's `positions` are
+        offsets in the grown file. `append` has decoded the last record, and adds all bytes or none."""
+        del sink, schema, options, threads
+        raise UnsupportedError(f"{self.info.name} cannot be appended to", file=source.path)
+
     def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:
         """Yield the regions of a file in order and without overlap. One record is divided into its parts. Bytes that
         are in no region are shown as "not described". An error ends the regions, and is shown as damage. By default,
-        the regions are the chunks.
+        the regions are the records if the reader has `positions`, and the chunks if not.
 
         Raises:
             RecordIndexError: the file has no such record; raised after all regions.
         """
         reader = self.open(source, options)
+        edges = reader.positions
+        if edges is not None:
+            yield from rows_at(edges, record)
+            check_record(record, len(edges) - 1)
+            return
         end = num_records = 0
         for chunk in reader.chunks():
             start, length = max(chunk.start_byte, end), chunk.end_byte - chunk.start_byte

@@ -16,6 +16,7 @@ class OpenOptions(TypedDict, total=False):
     """The options for reading. The pages of the formats in docs/formats explain them."""
 
     arrays: Sequence[str] | None
+    attributes: Sequence[str] | None
     compression: str | None
     custom_fields: Mapping[str, str]
     datasets: Sequence[str] | None
@@ -27,6 +28,7 @@ class OpenOptions(TypedDict, total=False):
     infer_records: int | str
     label: str | None
     layout: Literal["auto", "values", "array"]
+    mask: str | None
     other_files: str
     record: Literal["row", "file"]
     table: str | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from penstock.errors import FormatError, PenstockError, TruncatedError, UnsupportedError
@@ -212,6 +213,15 @@ def rows(
     yield described(start + row_bytes * record)
     after = count - record - 1
     yield from several(start + row_bytes * (record + 1), row_bytes * after, record + 1, after)
+
+
+def rows_at(edges: Any, record: int) -> Iterator[Region]:
+    """Regions for records whose starts, and the end of the last one, are `edges`: one for those before `record`, one
+    for `record` itself, and one for those after it."""
+    count = len(edges) - 1
+    cuts = [0, record, record + 1, count] if 0 <= record < count else [0, count]
+    for first, last in pairwise(cuts):
+        yield from several(int(edges[first]), int(edges[last] - edges[first]), first, last - first)
 
 
 def several(

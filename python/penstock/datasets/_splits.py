@@ -23,9 +23,16 @@ _MOST_LISTED = 20
 
 
 def expand_split(
-    source: Any, split: str | None, storage: Storage, *, is_folder: bool, follow_links: bool
+    source: Any,
+    split: str | None,
+    storage: Storage,
+    *,
+    is_folder: bool,
+    follow_links: bool,
+    is_inside: Callable[[Sequence[str]], bool],
 ) -> Expanded:
-    """Expand a source to its files, or to those of one split.
+    """Expand a source to its files, or to those of one split. If no name has the split, `is_inside` says whether it is
+    inside each of the files.
 
     Raises:
         ValueError: there are no files of the split.
@@ -39,20 +46,20 @@ def expand_split(
         if os.path.isdir(folder):
             return found_by(folder)
     found = found_by(source)
-    paths = _files_of(found.paths, split, source)
+    start = _start_of(source, found.paths)
+    names = [_names(os.path.relpath(path, start)) for path in found.paths]
+    paths = _files_of(found.paths, names, split)
+    if not paths:
+        if is_inside(found.paths):
+            return found
+        raise _no_such_split(names, split)
     chosen = set(paths)
     sets = [[path for path in files if path in chosen] for files in found.sets]
     return Expanded(paths, found.skipped, [files for files in sets if files], None)
 
 
-def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
-    """Return the files of a split, in their order.
-
-    Raises:
-        ValueError: there are none; the message lists the splits that were found.
-    """
-    start = _start_of(source, paths)
-    names = [_names(os.path.relpath(path, start)) for path in paths]
+def _files_of(paths: Sequence[str], names: Sequence[list[str]], split: str) -> list[str]:
+    """Return the files of a split, in their order."""
     word = re.escape(split)
     ends_with = re.compile(rf"[^A-Za-z0-9]{word}")
     has_word = re.compile(rf"(^|.*[^A-Za-z0-9]){word}([^A-Za-z0-9].*|$)")
@@ -65,10 +72,15 @@ def _files_of(paths: Sequence[str], split: str, source: Any) -> list[str]:
         found = [path for path, own in zip(paths, names, strict=True) if any(map(holds, own))]
         if found:
             return found
+    return []
+
+
+def _no_such_split(names: Sequence[list[str]], split: str) -> ValueError:
+    """The error for a split without files. It lists the splits that were found."""
     folders = {own[0] for own in names if len(own) > 2}
     known = sorted(folders if len(folders) > 1 else {own[-1] or own[-2] for own in names})
     listed = ", ".join(known[:_MOST_LISTED]) + ", …" * (len(known) > _MOST_LISTED)
-    raise ValueError(f"no files of the split {split!r}; there are: {listed}")
+    return ValueError(f"no files of the split {split!r}; there are: {listed}")
 
 
 def _start_of(source: Any, paths: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from penstock import formats
@@ -86,7 +87,8 @@ def open(
         limits: limits on the memory for a file, as a penstock.Limits or a dict of some of its fields.
         dialect: the rules for Examples that were written in an unusual way, "protobuf" or "tensorflow".
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
-            front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`).
+            front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`). Of an HDF5 file
+            with groups, the groups that `mask/train` lists.
         storage: the storage of the files; None for local files.
         cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
             files of another storage.
@@ -120,8 +122,14 @@ def open(
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True
+    options: dict[str, Any] = dict(format_options)
     paths, skipped, sets, listed = expand_split(
-        source, split, place, is_folder=is_folder, follow_links=follows
+        source,
+        split,
+        place,
+        is_folder=is_folder,
+        follow_links=follows,
+        is_inside=partial(_set_split, split, format, options),
     )
     if format is None:
         paths, skipped = without_foreign(paths, skipped, sets, place, damage)
@@ -138,7 +146,7 @@ def open(
         "hive": folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": storage,
-        "format_options": dict(format_options),
+        "format_options": options,
     }
     dataset = dataset_of(call, listed, skipped)
     if types:
@@ -147,6 +155,19 @@ def open(
     if message is not None:
         warnings.warn(message, stacklevel=2)
     return dataset
+
+
+def _set_split(
+    split: str | None, format: str | None, options: dict[str, Any], paths: Sequence[str]
+) -> bool:
+    """Set the option for a split inside the files, if their format has splits. Return whether it has."""
+    try:
+        kind = formats.by_path(paths[0]) if format is None else formats.by_name(format)
+    except ValueError:
+        return False
+    if kind.split_option:
+        options[kind.split_option] = split
+    return bool(kind.split_option)
 
 
 def _check_choices(choices: dict[str, str]) -> None:

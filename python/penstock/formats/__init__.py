@@ -40,6 +40,8 @@ FORMATS: list[Format]
 other packages."""
 GROUP = "penstock.formats"
 """Packages register formats as entry points of this group."""
+_PACKAGES: dict[tuple[str, str], str] = {}
+"""For each class of a format in another package, the name and version of the package."""
 
 
 @cache
@@ -77,6 +79,8 @@ def _add_installed(known: list[Format]) -> None:
             warnings.warn(message, stacklevel=2)
         else:
             known.append(fmt)
+            if entry.dist is not None:
+                _PACKAGES[_class(fmt)] = f"{entry.dist.name} {entry.dist.version}"
 
 
 def _loaded(entry: EntryPoint) -> Format:
@@ -101,6 +105,12 @@ def _check_free(fmt: Format, known: Iterable[Format]) -> None:
                     f"the format {fmt.info.name!r} of {_origin(fmt)} and {other.info.name!r} of "
                     f"{_origin(other)} both have the extension {ending!r}; choose another extension"
                 )
+
+
+def package_of(fmt: Format) -> str:
+    """The package of a format and its version; "penstock" for its own formats. For a format that a program has
+    registered, the module."""
+    return "penstock" if fmt in _own() else _PACKAGES.get(_class(fmt), _class(fmt)[0])
 
 
 def _origin(fmt: Format) -> str:

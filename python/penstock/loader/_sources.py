@@ -240,7 +240,14 @@ def place_of(dataset: Dataset, number: int) -> tuple[str, int, int] | None:
     """The file and the bytes of a record, if they are known."""
     shards, local = dataset.files.locate(np.array([number]))
     shard = int(shards[0])
-    return dataset.files.own(shard).place(int(dataset.files.in_file(shard, local)[0]))
+    reader, record = dataset.files.own(shard), int(dataset.files.in_file(shard, local)[0])
+    if (known := reader.place(record)) is not None:
+        return known
+    for chunk, picked in reader.pick(np.array([record])):
+        if (found := reader.readable(chunk)) is not None:
+            place = int(np.searchsorted(found.records, 0 if picked is None else picked[0]))
+            return dataset.paths[shard], int(found.starts[place]), int(found.ends[place])
+    return None
 
 
 def _refuse_lost(schemas: Sequence[pa.Schema], names: Sequence[str]) -> None:

@@ -75,6 +75,7 @@ class ArrayRecordFormat(Format):
         can_map=True,
         compressions=("zstd", "brotli", "snappy"),
         has_checksums=True,
+        checksums="HighwayHash of each chunk",
         has_raw_records=True,
         holds_examples=True,
         holds_text=False,

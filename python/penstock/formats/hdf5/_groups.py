@@ -18,6 +18,7 @@ from penstock.contract.added import AddedReader
 from penstock.contract.format import Chunk, Options, Reader
 from penstock.engine.locks import Lock
 from penstock.errors import SchemaError
+from penstock.formats.hdf5._about_groups import attribute_columns, in_split
 from penstock.formats.hdf5._file import MOST_DATASETS, h5py_or_error, open_file, translated
 from penstock.storage.base import Source
 
@@ -85,38 +86,79 @@ class Within(NamedTuple):
     group: Group
 
 
+class Chosen(NamedTuple):
+    """Which groups to read, and which of their attributes become columns."""
+
+    pattern: str
+    attributes: Sequence[str] = ()
+    mask: str | None = None
+
+
 def open_groups(
-    source: Source, options: Options, pattern: str, open_table: Callable[..., Reader]
+    source: Source, options: Options, chosen: Chosen, open_table: Callable[..., Reader]
 ) -> GroupsReader:
     """Open the groups that match a pattern, with the schema of the first group that has datasets.
 
     Args:
         open_table: opens one group, given `source`, `options` and `within`.
     """
+    pattern = chosen.pattern
     lock, file = Lock(), open_file(source)
     tables: list[Reader] = []
     used: list[Group] = []
     inside: Options | None = None
     try:
         with translated(source.path):
-            for group in matching(file, pattern):
+            groups = matching(file, pattern)
+            if chosen.mask is not None:
+                groups = _in_mask(groups, chosen.mask, source, options, file, lock, open_table)
+            for group in groups:
                 within = Within(file, lock, group)
                 if inside is None:
                     first = open_table(source, replace(options, schema=None), within=within)
                     if not len(first.schema):
                         continue
-                    inside = _inside_options(options, first.schema)
+                    inside = _inside_options(options, first.schema, chosen.attributes)
                 tables.append(_opened(source, options, inside, within, open_table))
                 used.append(group)
             if not tables:
                 raise SchemaError(f"the groups {pattern!r} have no datasets with a first axis")
-        names = shown_names(used, pattern)
-        reader = GroupsReader(source, file, lock, tables, names, options.schema)
+            added = attribute_columns(used, chosen.attributes, options.limits)
+        own = tables[0].schema.names
+        for name in chosen.attributes:
+            if name in own:
+                raise SchemaError("a dataset has the name of this attribute", field=name)
+        if EPISODE not in {*own, *added}:
+            names = pa.array(shown_names(used, pattern), pa.string())
+            codes = pa.array(range(len(names)), pa.int32())
+            added = {EPISODE: pa.DictionaryArray.from_arrays(codes, names), **added}
+        reader = GroupsReader(source, file, lock, tables, added, options.schema)
     except BaseException:
         file.close()
         raise
     weakref.finalize(reader, file.close)  # also when Python exits
     return reader
+
+
+def _in_mask(
+    groups: list[Group],
+    split: str,
+    source: Source,
+    options: Options,
+    file: Any,
+    lock: Lock,
+    open_table: Callable[..., Reader],
+) -> list[Group]:
+    masks = next(iter(_inside(Group("", file.id), "mask")), None)
+
+    def read(name: str) -> list[Any]:
+        assert masks is not None, "only the splits in it are read"
+        within = Within(file, lock, masks)
+        table = open_table(source, replace(options, schema=None), within=within, chosen=(name,))
+        found = [table.decode(chunk, None, None).column(0) for chunk in table.chunks()]
+        return [value for part in found for value in part.to_pylist()]
+
+    return in_split(groups, split, None if masks is None else masks.handle, read)
 
 
 def _opened(
@@ -142,16 +184,21 @@ def _opened(
     return AddedReader(table, asked, {name: pa.nulls(1, asked.field(name).type) for name in lacks})
 
 
-def _inside_options(options: Options, first: pa.Schema) -> Options:
+def _inside_options(options: Options, first: pa.Schema, attributes: Sequence[str]) -> Options:
     """Return the options for opening each group: with the caller's schema, or else with the schema `first`."""
     if options.schema is None:
         return replace(options, schema=first, settled=True)
-    own = [f for f in options.schema if f.name != EPISODE or EPISODE in first.names]
+    added = {EPISODE, *attributes}.difference(first.names)
+    own = [f for f in options.schema if f.name not in added]
     return replace(options, schema=pa.schema(own, options.schema.metadata))
 
 
 class GroupsReader(Reader):
-    """The records of several tables of a file, one table after another. A column names the table of each record."""
+    """The records of several tables of a file, one table after another.
+
+    Args:
+        added: columns that have one value for each table, such as its name.
+    """
 
     def __init__(
         self,
@@ -159,19 +206,17 @@ class GroupsReader(Reader):
         file: Any,
         lock: Lock,
         tables: list[Reader],
-        names: list[str],
+        added: dict[str, pa.Array],
         asked: pa.Schema | None,
     ) -> None:
         self._source = source
         self._file = file
         self._lock = lock
         self._tables = tables
-        self._names = pa.array(names, pa.string())
+        self._added = added
         self._firsts = np.cumsum([0, *(table.num_records for table in tables)])
         self._own = tables[0].schema
-        fields = list(self._own)
-        if EPISODE not in self._own.names:
-            fields.append(pa.field(EPISODE, pa.dictionary(pa.int32(), pa.string())))
+        fields = [*self._own, *(pa.field(name, array.type) for name, array in added.items())]
         made = pa.schema(fields, self._own.metadata)
         self.schema: pa.Schema = made if asked is None else asked
 
@@ -216,11 +261,16 @@ class GroupsReader(Reader):
         count = inner.num_records if records is None else len(records)
         if len(own) == len(schema.names):
             return batch if own else empty_columns(count)
-        codes = pa.array(np.full(count, number, np.int32))
-        episode = pa.DictionaryArray.from_arrays(codes, self._names)
-        arrays = [episode if name not in own else batch.column(name) for name in schema.names]
+        arrays = [
+            batch.column(name) if name in own else self._repeated(name, number, count)
+            for name in schema.names
+        ]
         made = pa.RecordBatch.from_arrays(arrays, schema.names, metadata=schema.metadata)
         return conform(made, schema, self._source.path)
+
+    def _repeated(self, name: str, number: int, count: int) -> pa.Array:
+        """The value of an added column for a table, `count` times. All batches have the same dictionary."""
+        return self._added[name].take(pa.array(np.full(count, number, np.int64)))
 
     def close(self) -> None:
         with self._lock:

@@ -58,7 +58,7 @@ from penstock.formats.hdf5._file import (
     text_of,
     translated,
 )
-from penstock.formats.hdf5._groups import GroupsReader, Within, open_groups
+from penstock.formats.hdf5._groups import Chosen, GroupsReader, Within, open_groups
 from penstock.formats.numpy.arrays import Cut, StoredArray, one_length
 from penstock.formats.numpy.dtypes import column, field_of, stored_type, without_sub_array
 from penstock.limits import Limits
@@ -80,6 +80,10 @@ class Hdf5ReadOptions:
     group: str | None = None
     """The groups that each hold a table, such as "data/*": their records follow one another, with the column
     `episode`."""
+    attributes: Sequence[str] | None = None
+    """Attributes of each group that become columns, such as ["num_samples"]. Only with `group`."""
+    mask: str | None = None
+    """Only the groups that the dataset `mask/<this>` lists, as in files of robomimic. Only with `group`."""
 
 
 class Hdf5Format(Format):
@@ -88,11 +92,13 @@ class Hdf5Format(Format):
     info = FormatInfo(
         "hdf5",
         (".h5", ".hdf5", ".he5"),
+        checksums="Fletcher-32 of chunks, if stored",
         compressions=("gzip", "lzf"),
         can_map=True,
         whole_dictionaries=("*",),
     )
     read_options = Hdf5ReadOptions
+    split_option = "mask"
 
     @property
     def write_options(self) -> type:
@@ -127,7 +133,11 @@ class Hdf5Format(Format):
             raise TypeError("datasets must be a list of names")
         names = None if chosen is None else tuple(name.strip("/") for name in chosen)
         if own.group is not None:
-            return open_groups(source, options, own.group, partial(Hdf5Reader, chosen=names))
+            groups = Chosen(own.group, tuple(own.attributes or ()), own.mask)
+            return open_groups(source, options, groups, partial(Hdf5Reader, chosen=names))
+        if own.attributes is not None or own.mask is not None:
+            word = "attributes" if own.mask is None else "mask"
+            raise ValueError(f'{word}= is about groups: add group="data/*"')
         return Hdf5Reader(source, options, names)
 
     def layout(self, source: Source, record: int, options: Options) -> Iterator[Region]:

@@ -77,6 +77,7 @@ class ImageFolderFormat(Format):
         holds_images=True,
         whole_dictionaries=("*",),
         is_folder=True,
+        loses_one=True,
         loses_dtypes=True,
     )
     read_options = ReadOptions

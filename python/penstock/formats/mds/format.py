@@ -67,6 +67,7 @@ class MDSFormat(Format):
         can_map=True,
         compressions=tuple(CODECS),
         has_checksums=True,
+        checksums="in index.json",
     )
 
     def sniff(self, head: bytes, size: int) -> bool:

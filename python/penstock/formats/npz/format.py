@@ -71,7 +71,12 @@ class NpzFormat(Format):
     """npz as a penstock format."""
 
     info = FormatInfo(
-        "npz", (".npz",), can_map=True, compressions=("deflate",), whole_dictionaries=("*",)
+        "npz",
+        (".npz",),
+        checksums="CRC-32 of each array",
+        can_map=True,
+        compressions=("deflate",),
+        whole_dictionaries=("*",),
     )
     read_options = NpzReadOptions
 

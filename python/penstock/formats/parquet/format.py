@@ -91,6 +91,7 @@ class ParquetFormat(Format):
         "parquet",
         (".parquet", ".parq", ".pq"),
         has_checksums=True,
+        checksums="CRC-32 of each page",
         can_map=True,
         compressions=("snappy", "zstd", "gzip", "lz4", "brotli"),
     )

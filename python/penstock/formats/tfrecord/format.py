@@ -105,6 +105,7 @@ class TFRecordFormat(FramedFormat):
         loses_dtypes=True,
         lossless=False,
         has_checksums=True,
+        checksums="CRC-32C of each record",
         has_raw_records=True,
         holds_examples=True,
         holds_text=False,

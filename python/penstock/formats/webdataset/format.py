@@ -98,6 +98,7 @@ class WebDatasetFormat(FramedFormat):
     info = FormatInfo(
         "webdataset",
         (".tar", ".tgz"),
+        checksums="of each header",
         can_map=True,
         compressions=("gzip",),
         holds_images=True,

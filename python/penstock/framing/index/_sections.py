@@ -30,6 +30,7 @@ A reader skips unknown sections. Each section begins at a multiple of 64 in the 
 | starts | u64[N + 1]: the start of each frame in the stream, then the end of the last frame |
 | checksums | u32[N]: the stored checksum of each record |
 | lengths | u32 length of JSON [columns], the JSON, then u32[N] for each: the length of the list in each record |
+| positions | the positions of the records of a file that is not framed, see `positions.py` |
 | points | P x { bit u64, plain u64, crc32c u32, window_bytes u32 }, then the deflated windows |
 | blocks | u32: crc32c of each MiB of the data file |
 

@@ -88,7 +88,7 @@ def keep(
 
 def keep_fact(
     source: Source,
-    reader: Reader,
+    reader: Reader | None,
     where: str,
     added: Callable[[Index], Index],
     check: Callable[[], None],
@@ -96,6 +96,7 @@ def keep_fact(
     """Add a fact to an open file's sidecar, or to a new one (with the index of a framed file).
 
     Args:
+        reader: the reader of the file; None for a file that is not framed.
         where: where sidecars are stored, as in `Options.index`.
         added: returns an index with the fact.
         check: raises an error if the file has changed since it was opened.
@@ -117,7 +118,7 @@ def keep_fact(
     sidecar.keep_read(added(replace(own, state=state)), source.path, storage, where)
 
 
-def _of_reader(reader: Reader, source: Source) -> Index:
+def _of_reader(reader: Reader | None, source: Source) -> Index:
     """The index of an open file, or one without record positions."""
     if isinstance(reader, FramedReader):
         return reader.index

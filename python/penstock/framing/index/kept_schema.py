@@ -40,15 +40,17 @@ def from_bytes(data: bytes) -> pa.Schema | None:
         return None
 
 
-def index_of_others(path: str, storage: Storage, schema: bytes) -> Index:
-    """The content of the sidecar of a file whose format has no record positions."""
+def index_of_others(path: str, storage: Storage, schema: bytes, positions: bytes = b"") -> Index:
+    """The content of the sidecar of a file that is not framed; for `positions` see the module of that name."""
     source = storage.source(path)
     try:
         size, sample = source.size, sample_of(source)
     finally:
         source.close()
     none = np.zeros(0, np.uint64), np.zeros(0, np.uint32)
-    return Index(0, size, size, "", *none, layout="none", schema=schema, sample=sample)
+    return Index(
+        0, size, size, "", *none, layout="none", schema=schema, sample=sample, positions=positions
+    )
 
 
 def of_written(kind: Format, schema: pa.Schema, options: Any) -> bytes:
@@ -117,12 +119,12 @@ def sections_of(
     if options.index == "never" or not isinstance(storage, LocalStorage):
         return
     doubtful: list[dict[str, bytes]] = []
-    for kept_at in _places(path, options.index):
+    for kept_at in places_of(path, options.index):
         with suppress(OSError, StaleIndexError):
             facts, kept = sidecar.load_sections(kept_at, storage, name, "sample")
             if not kept[name]:
                 continue
-            if _is_untouched(path, kept_at, facts):
+            if is_untouched(path, kept_at, facts):
                 yield kept[name]
             else:
                 doubtful.append(kept)
@@ -131,7 +133,7 @@ def sections_of(
             yield kept[name]
 
 
-def _places(path: str, kept: str) -> Iterator[str]:
+def places_of(path: str, kept: str) -> Iterator[str]:
     """Where sidecars of a file may be. The last place is that of a sidecar that a killed writer left, if there is
     one."""
     for folder in sidecar.folders(kept):
@@ -141,7 +143,7 @@ def _places(path: str, kept: str) -> Iterator[str]:
         yield left
 
 
-def _is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
+def is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
     """Whether sizes and times show that a file was not written to after its sidecar was written."""
     told = os.stat(path)
     if told.st_size != facts.data_bytes:

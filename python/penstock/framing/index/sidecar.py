@@ -94,6 +94,8 @@ class Index:
     """The class names of columns, see `kept_classes`; empty if not stored."""
     lengths: bytes = b""
     """The lengths of the lists in columns, see `kept_lengths`; empty if not stored."""
+    positions: bytes = b""
+    """The positions of the records of a file that is not framed, see `positions`; empty if not stored."""
     sample: bytes = b""
     """A digest of a sample of the file; empty if not stored."""
     blocks: np.ndarray | None = None
@@ -231,7 +233,7 @@ def _facts(index: Index) -> Facts:
 def _num_bytes(index: Index) -> int:
     blocks = 0 if index.blocks is None else 4 * len(index.blocks)
     windows = sum(_POINT.size + len(point.packed or point.window) for point in index.points)
-    facts = len(index.schema) + len(index.classes) + len(index.lengths)
+    facts = sum(map(len, (index.schema, index.classes, index.lengths, index.positions)))
     return 12 * index.num_records + facts + blocks + windows + 4096
 
 
@@ -248,6 +250,8 @@ def _sections(index: Index) -> list[tuple[str, bytes | np.ndarray]]:
         found.append(("checksums", np.ascontiguousarray(index.checksums, "<u4")))
     if index.lengths:
         found.append(("lengths", index.lengths))
+    if index.positions:
+        found.append(("positions", index.positions))
     if index.points:
         found.append(("points", b"".join(_points(index))))
     if index.blocks is not None:
@@ -322,9 +326,9 @@ def _parse(kept: Sections) -> Index:
     points = found.get("points")
     if points is None and facts.num_points:
         raise ValueError("its points are missing")
-    schema, classes, lengths, sample = (
+    schema, classes, lengths, positions, sample = (
         found[name].to_bytes() if name in found else b""
-        for name in ("schema", "classes", "lengths", "sample")
+        for name in ("schema", "classes", "lengths", "positions", "sample")
     )
     has_blocks = "blocks" in found
     return Index(
@@ -340,6 +344,7 @@ def _parse(kept: Sections) -> Index:
         schema=schema,
         classes=classes,
         lengths=lengths,
+        positions=positions,
         sample=sample,
         blocks=_numbers(found, "blocks", "<u4", -(-facts.data_bytes >> 20)) if has_blocks else None,
     )

@@ -16,11 +16,13 @@ from penstock.payloads.example.plans import IN_LISTS_KEY, WIRE_KEY, wire_key
 from penstock.verbs.write.incoming import Incoming
 
 
-def in_types_of(incoming: Incoming, schema: pa.Schema, kind: Format, path: str) -> Incoming:
+def in_types_of(
+    incoming: Incoming, schema: pa.Schema, kind: Format, path: str, *, stored: bool = False
+) -> Incoming:
     """Return the records cast to the types of the files, if the format stores types. For other formats the encoded
     records are checked later. Here, fields only move to their part of a SequenceExample, and columns of empty lists
-    get the type of the files."""
-    if not kind.info.lossless:
+    get the type of the files. `stored`: the records are not checked later, so they are always cast."""
+    if not (stored or kind.info.lossless):
         if has_no_records(schema):
             return incoming
         fields = [_as_there(field, schema) for field in incoming.schema]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from penstock import formats
 from penstock.columns.inferred import has_no_records
 from penstock.columns.refusals import refuse_bits
-from penstock.contract.format import Format, Options, Summary, notes_of
+from penstock.contract.format import Format, Options, Reader, Summary, notes_of
 from penstock.contract.options import options_from
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
@@ -39,6 +39,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import WAIT_SECONDS, Tail
 from penstock.storage.local_sink import LocalSink
 from penstock.storage.paths import index_option
+from penstock.verbs.append._extend import extend
 from penstock.verbs.append._labels import numbered_alike
 from penstock.verbs.append._names import place_for
 from penstock.verbs.append._schema import check_features, in_types_of
@@ -72,7 +73,7 @@ def append(
 
     Args:
         data: as for `write`.
-        target: a TFRecord file, plain or GZIP, to append to; or several files, given by a folder, a glob or a pattern
+        target: a TFRecord file, plain or GZIP, or another file whose format can be appended to; or several files, given by a folder, a glob or a pattern
             with `{shard}`, which get a new shard with the next number.
         shard: "last" appends to the end of the last of several files; "new" makes a new shard. If the
             names contain the number of shards (`name-00000-of-00010`), only "last" is possible.
@@ -111,13 +112,23 @@ def append(
     last, kind = where.paths[-1], _format_of(where.paths[-1], place)
     threads = checked_threads(threads)
     work = _Work(place, kind, index, threads, progress)
+    extends = where.new is None and kind.info.can_append and not isinstance(kind, FramedFormat)
     if where.new is None:
-        if has_overlays([last], place):
-            raise UnsupportedError(
-                "this file has overlays, which have no values for new records",
-                file=last,
-                hint="run penstock fields bake first, or pass shard='new'",
-            )
+        _refuse_overlays(last, place)
+    if extends:
+        return extend(
+            batches_of(data),
+            last,
+            kind,
+            partial(_options_alike, kind, with_exact(kind, format_options, exact=exact)),
+            schema=schema,
+            storage=place,
+            index=index,
+            threads=threads,
+            wait_seconds=wait_seconds,
+            progress=progress,
+        )
+    if where.new is None:
         # Read the index before any work. If the file changes, it is read again under the lock.
         known = journal.state_of(last), work.end_of(last)
         compression: str | None = known[1].compression
@@ -149,6 +160,15 @@ def append(
     with suppress(OSError):  # the records are in place; only a temporary file is left
         sink.abort()
     return done
+
+
+def _refuse_overlays(path: str, storage: Storage) -> None:
+    if has_overlays([path], storage):
+        raise UnsupportedError(
+            "this file has overlays, which have no values for new records",
+            file=path,
+            hint="run penstock fields bake first, or pass shard='new'",
+        )
 
 
 def _name_target(error: SchemaError, encoded: str, path: str) -> None:
@@ -194,6 +214,12 @@ def _options(kind: Format, compression: str | None, given: dict[str, Any]) -> An
             raise ValueError(f"compression={asked!r}, but the file is {there}")
         given = {**given, "compression": compression or None}
     return options_from(kind.write_options, given, kind.info.name)
+
+
+def _options_alike(kind: Format, given: dict[str, Any], reader: Reader) -> Any:
+    """Return the options of the file; those that are given replace its compression and layout."""
+    alike = None if given else reader.options_alike()
+    return options_from(kind.write_options, given, kind.info.name) if alike is None else alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +388,7 @@ class _Work:
         folder = None if self.index is True else self.index
         try:
             sink.finish()
-            index = index_of(made.writer, sink.temporary, self.storage, self.schema)
+            index = index_of(self.kind, made.writer, sink.temporary, self.storage, self.schema)
             if index is not None:
                 return ahead.save(index, sink.temporary, path, self.storage, folder)
         except OSError as error:

@@ -17,7 +17,7 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import StaleIndexError, UnsupportedError, command
 from penstock.framing.format import FramedFormat
 from penstock.framing.framings import Framing
-from penstock.framing.index import blocks, fitting, sidecar
+from penstock.framing.index import blocks, fitting, positions, sidecar
 from penstock.framing.index.kept_schema import of_file
 from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
@@ -71,8 +71,8 @@ def index(
         progress: called with the records done, the bytes done, and the total bytes.
 
     Returns:
-        The paths of the sidecars, one per shard, in the order of the shards. Parquet and Arrow files store the
-        positions of their records, so they have a sidecar only with `checksums`.
+        The paths of the sidecars, one per shard, in the order of the shards. Files that store the positions of their
+        records, such as Parquet and Arrow files, have a sidecar only with `checksums`.
 
     Raises:
         FormatError: a file is damaged. `verify` reports all damage, `repair` saves the other records.
@@ -140,10 +140,8 @@ class _Work:
                 reader = None
             if isinstance(kind, FramedFormat) and isinstance(reader, FramedReader):
                 yield self._of_framed(source, kind, reader, checksums)
-            elif checksums:
-                reader = reader or open_shard(kind, source, Options(index="never"))
-                kept_at = _keep_checksums(source, reader, self.folder, self.storage)
-                yield _Made(kept_at, reader.num_records, source.size)
+            elif checksums or kind.info.keeps_positions:
+                yield self._of_other(source, kind, reader, checksums=checksums)
             else:
                 yield _Made(None, 0 if reader is None else reader.num_records, source.size)
 
@@ -163,6 +161,27 @@ class _Work:
         if self.text or (self.from_text is not None and self.from_text is not False):
             self._text_index(_text_index(kind, self.text, path), found, path)
         return _Made(kept_at, found.num_records, source.size)
+
+    def _of_other(
+        self, source: Source, kind: Format, reader: Reader | None, *, checksums: bool
+    ) -> _Made:
+        """Store the checksums and the positions of the records of a file that is not framed."""
+        if reader is None:
+            where = "never" if self.force else self.folder or "auto"
+            reader = open_shard(kind, source, Options(index=where, stores_index=False))
+        places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
+        index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
+        with suppress(OSError, StaleIndexError):
+            kept = sidecar.load(sidecar.path_for(source.path, self.folder), self.storage)
+            if kept.data_bytes == source.size and not fitting.was_written(kept, source):
+                index = kept
+        if checksums:
+            index = _with_checksums(index, source)
+        if kind.info.keeps_positions:
+            found = positions.to_bytes(kind.info.name, reader.positions)
+            index = replace(index, positions=found, state=sidecar.state_of(source))
+        kept_at = sidecar.keep(index, source.path, self.storage, self.folder)
+        return _Made(kept_at, reader.num_records, source.size)
 
     def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
         if self.from_text:
@@ -191,17 +210,6 @@ def _check_is_the_same(source: Source, index: Index) -> None:
 def _with_checksums(index: Index, source: Source) -> Index:
     state = sidecar.state_of(source)  # before the read, during which the file may change
     return replace(index, blocks=blocks.checksums_of(source), state=state)
-
-
-def _keep_checksums(source: Source, reader: Reader, folder: str | None, storage: Storage) -> str:
-    """Store the checksums of a file in a sidecar, for a format that stores the positions of its records itself."""
-    places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
-    index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
-    with suppress(OSError, StaleIndexError):
-        kept = sidecar.load(sidecar.path_for(source.path, folder), storage)
-        if kept.data_bytes == source.size and not fitting.was_written(kept, source):
-            index = kept
-    return sidecar.keep(_with_checksums(index, source), source.path, storage, folder)
 
 
 def _made_anew(

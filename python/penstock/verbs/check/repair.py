@@ -43,6 +43,7 @@ from penstock.verbs.check.verify import (
     found_in,
     is_empty_file,
     is_misfit,
+    place_in,
     tally_of,
     tell_long,
 )
@@ -110,7 +111,9 @@ def repair(
     place, index, threads = storage or LocalStorage(), index_option(index), checked_threads(threads)
     paths = expand(source, place).paths
     targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
-    options = Options(limits=limits_from(limits), format_options=dict(format_options))
+    options = Options(
+        limits=limits_from(limits), stores_index=False, format_options=dict(format_options)
+    )
     work = _Work(
         place, options, format, index, salvage, payloads, overwrite, in_place, threads, progress
     )
@@ -410,18 +413,19 @@ class _Chunks(_Saving):
     def _each(self, then: Callable[[pa.RecordBatch], None]) -> tuple[int, list[Finding]]:
         path, size = self._source.path, self._source.size
         findings: list[Finding] = []
+        last: list[Finding] = []
         num_records = 0
 
         def decode(chunk: Chunk[Any]) -> Iterable[pa.RecordBatch | Finding]:
-            start, end = chunk.start_byte, chunk.end_byte
-            for first, last, found in parts_around(self._decoding, chunk):
+            for first, end, found in parts_around(self._decoding, chunk):
                 if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
-                    yield found_in(found, path, start, end, chunk, last - first)
+                    place = place_in(self._decoding, chunk, first, end)
+                    yield found_in(found, path, *place, chunk, end - first)
                 elif self._decoding is self._reader:
                     assert isinstance(found, pa.RecordBatch), "every record read is written"
                     yield found
                 else:
-                    yield self._reader.decode(chunk, np.arange(first, last), None)
+                    yield self._reader.decode(chunk, np.arange(first, end), None)
 
         tell_long(self._reader, self._source, findings)
 
@@ -430,7 +434,7 @@ class _Chunks(_Saving):
                 for chunk in self._reader.chunks():
                     yield from self._reader.parts(chunk, None)
             except PenstockError as error:
-                findings.append(found_in(error, path, 0, size))
+                last.append(found_in(error, path, 0, size))
 
         for result in in_order([chunks], decode, _held_bytes, self._work.threads):
             if isinstance(result, Finding):
@@ -440,7 +444,7 @@ class _Chunks(_Saving):
             num_records += result.num_rows
             self._work.tell(num_records)
         self._work.tell(num_records, size)
-        return num_records, findings
+        return num_records, findings + last
 
 
 def _held_bytes(result: Any) -> int:

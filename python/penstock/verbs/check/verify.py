@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from penstock import formats
 from penstock.contract.around import parts_around
@@ -103,7 +105,12 @@ def verify(
     follows = format_options.get("follow_links") is True
     paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)
-    options = Options(index=index, limits=limits_from(limits), format_options=dict(format_options))
+    options = Options(
+        index=index,
+        limits=limits_from(limits),
+        stores_index=False,
+        format_options=dict(format_options),
+    )
     examine = partial(
         _tasks, storage=place, format=format, options=options, payloads=payloads, decode=decode
     )
@@ -326,13 +333,27 @@ def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Ta
         return
     for check in list(reader.checks()):
         yield partial(_checked, check, source)
-    chunks = list(reader.chunks())
+    chunks, fault = _chunks_of(reader)
     share = source.size // max(1, len(chunks))
     for number, chunk in enumerate(chunks):
         rest = source.size - share * (len(chunks) - 1)
         yield partial(_decode, reader, source.path, chunk, rest if number == 0 else share)
     if not chunks:
         yield partial(_just, Tally(0, (), source.size))
+    if fault is not None:
+        end = chunks[-1].end_byte if chunks else 0
+        yield partial(_just, Tally(0, (found_in(fault, source.path, end, source.size),), 0))
+
+
+def _chunks_of(reader: Reader) -> tuple[list[Chunk[Any]], PenstockError | None]:
+    """Return the chunks of a file up to the first damage that hides the next ones, and that damage."""
+    chunks: list[Chunk[Any]] = []
+    try:
+        for chunk in reader.chunks():
+            chunks.append(chunk)  # noqa: PERF402  those before an error are kept
+    except PenstockError as error:
+        return chunks, error
+    return chunks, None
 
 
 def tell_long(reader: Reader, source: Source, findings: list[Finding]) -> None:
@@ -375,13 +396,28 @@ def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Ite
                 if not isinstance(found, PenstockError) or is_misfit(found, reader):
                     num_records += end - first
                     continue
-                start, stop = part.start_byte, part.end_byte
+                place = place_in(reader, part, first, end)
                 if found.record is not None and not isinstance(reader, FramedReader):
-                    _, start, stop = reader.place(found.record) or ("", start, stop)
-                findings.append(found_in(found, path, start, stop, part, end - first))
+                    place = (reader.place(found.record) or ("", *place))[1:]
+                findings.append(found_in(found, path, *place, part, end - first))
     except PenstockError as error:  # the chunk cannot be divided
         findings.append(found_in(error, path, chunk.start_byte, chunk.end_byte, chunk))
     return [Tally(num_records, tuple(findings), num_bytes)]
+
+
+def place_in(reader: Reader, chunk: Chunk[Any], first: int, end: int) -> tuple[int, int]:
+    """Return the bytes of rows [first, end) of a chunk: those of the chunk, unless the reader knows them exactly."""
+    if (first, end) != (0, chunk.num_records):
+        with suppress(PenstockError):
+            known = reader.readable(chunk)
+            inside = (
+                []
+                if known is None
+                else np.flatnonzero((known.records >= first) & (known.records < end))
+            )
+            if known is not None and len(inside):
+                return int(known.starts[inside[0]]), int(known.ends[inside[-1]])
+    return chunk.start_byte, chunk.end_byte
 
 
 def is_misfit(error: PenstockError, reader: Reader) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from rich.text import Text
 
-from penstock import describe
+from penstock import describe, formats
 from penstock.contract.format import Reader
 from penstock.datasets.dataset import Dataset, Shard
 from penstock.datasets.files import Types
@@ -84,6 +84,7 @@ class Info(Printed):
         if self.record_bytes is not None:
             pairs.append(("record size", self.record_bytes.text(describe.size)))
         pairs.append(("index", _index(shards)))
+        pairs.append(("checksums", _checksums(shards)))
         pairs.append(("types", _TYPE_WORDS[self.types]))
         parts: list[Any] = [tables.facts(pairs), "", _fields(self)]
         if 1 < len(shards) <= _MOST_FILES:
@@ -148,7 +149,10 @@ def _shard(
 ) -> ShardInfo:
     facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
     if not isinstance(reader, FramedReader):
-        return ShardInfo(*facts, reader.compression, None, None, "not needed", None)
+        kept = formats.by_name(shard.format).info.keeps_positions
+        path = _index_path(ds, shard.path) if kept else None
+        state: IndexState = "not needed" if not kept else "none" if path is None else "found"
+        return ShardInfo(*facts, reader.compression, None, None, state, path)
     sizes = reader.record_bytes()
     mine = Range()
     mine.add(sizes)
@@ -156,7 +160,7 @@ def _shard(
     compression = reader.index.compression
     plain_bytes = reader.index.plain_bytes if compression else shard.num_bytes
     path = _index_path(ds, shard.path)
-    state: IndexState = "none" if path is None else "found" if had_index else "made"
+    state = "none" if path is None else "found" if had_index else "made"
     return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)
 
 
@@ -215,6 +219,17 @@ def _index(shards: tuple[ShardInfo, ...]) -> str:
     if len(states) == 1:
         return _INDEX_WORDS[shards[0].index]
     return " · ".join(f"{number} {_INDEX_WORDS[state]}" for state, number in states.items())
+
+
+def _checksums(shards: tuple[ShardInfo, ...]) -> str:
+    kinds = {name: formats.by_name(name).info for name in dict.fromkeys(s.format for s in shards)}
+    words = {
+        name: info.checksums or ("yes" if info.has_checksums else "none")
+        for name, info in kinds.items()
+    }
+    if len(set(words.values())) == 1:
+        return next(iter(words.values()))
+    return " · ".join(f"{name}: {word}" for name, word in words.items())
 
 
 def _fields(found: Info) -> Any:

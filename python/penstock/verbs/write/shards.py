@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.contract.format import Format, Summary, Writer, notes_of
 from penstock.errors import SchemaError
-from penstock.framing.index import ahead, sidecar
+from penstock.framing.index import ahead, positions, sidecar
 from penstock.framing.index.ahead import Ahead
 from penstock.framing.index.kept_schema import finished, index_of_others
 from penstock.framing.index.sidecar import Index
@@ -201,12 +201,12 @@ class Shards:
         folder = None if index is True else str(index)
         indexed = [] if index is False else pairs
         for shard, path in indexed:
-            _save_ahead(shard, path, storage, folder, finished(kind, schema, shard.writer))
+            _save_ahead(shard, path, storage, folder, kind, finished(kind, schema, shard.writer))
         for shard, path in pairs:
             _commit(shard, path)
         self._shards = []
         for shard, path in indexed:
-            _save_index(shard, path, storage, folder, finished(kind, schema, shard.writer))
+            _save_index(shard, path, storage, folder, kind, finished(kind, schema, shard.writer))
         return _summary([shard for shard, _ in pairs], paths)
 
     def abort(self) -> None:
@@ -301,14 +301,14 @@ def _text_instead(
 
 
 def _save_ahead(
-    shard: NewShard, path: str, storage: Storage, folder: str | None, schema: bytes
+    shard: NewShard, path: str, storage: Storage, folder: str | None, kind: Format, schema: bytes
 ) -> None:
     """Write the index of a complete local file before the file gets its name."""
     sink = shard.sink
     if not (isinstance(storage, LocalStorage) and isinstance(sink, LocalSink)):
         return
     try:
-        index = index_of(shard.writer, sink.temporary, storage, schema)
+        index = index_of(kind, shard.writer, sink.temporary, storage, schema)
         if index is not None:
             shard.has_index = True
             shard.ahead = ahead.save(index, sink.temporary, path, storage, folder)
@@ -321,13 +321,13 @@ def _warn_of_no_index(path: str, error: OSError) -> None:
 
 
 def _save_index(
-    shard: NewShard, path: str, storage: Storage, folder: str | None, schema: bytes
+    shard: NewShard, path: str, storage: Storage, folder: str | None, kind: Format, schema: bytes
 ) -> None:
     """Write the index of a file that already has its name, or remove the old file's index."""
     if shard.has_index:
         return
     try:
-        index = index_of(shard.writer, path, storage, schema)
+        index = index_of(kind, shard.writer, path, storage, schema)
         if index is not None:
             sidecar.save(index, path, storage, folder)
         elif isinstance(storage, LocalStorage):
@@ -336,11 +336,14 @@ def _save_index(
         _warn_of_no_index(path, error)
 
 
-def index_of(writer: Writer, path: str, storage: Storage, schema: bytes) -> Index | None:
+def index_of(
+    kind: Format, writer: Writer, path: str, storage: Storage, schema: bytes
+) -> Index | None:
     """Return the index of a written file, or None if the format needs no index and stores its types itself."""
     if isinstance(writer, FramedWriter):
         return replace(writer.index(), schema=schema) if schema else writer.index()
-    return index_of_others(path, storage, schema) if schema else None
+    found = positions.to_bytes(kind.info.name, writer.positions)
+    return index_of_others(path, storage, schema, found) if schema or found else None
 
 
 # Where shards end.

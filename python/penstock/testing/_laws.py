@@ -1,19 +1,9 @@
-"""Tests of the laws that every format obeys, for a format of your own.
-
-A package that adds a format by the entry point group `penstock.formats` has one test file:
-
-    from penstock.testing import FormatLaws
-
-    class TestToy(FormatLaws):
-        format = "toy"
-
-pytest finds the tests of the class. If the format cannot hold columns of every kind, override `table`.
-"""
+"""The laws of all formats, as tests."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -24,12 +14,21 @@ import pyarrow as pa
 
 import penstock as ps
 from penstock import formats
-from penstock.contract.format import Chunk, FormatInfo, Options, Reader
+from penstock.contract.around import parts_around
+from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.opening import open_shard
+from penstock.framing.format import FramedFormat
 from penstock.storage.local import LocalStorage
+from penstock.testing._checks import (
+    FLIPS,
+    check_positions,
+    check_raises,
+    check_same,
+    check_type,
+    damaged_copies,
+    flipped,
+)
 
-_FLIPS = 200
-"""Damaged copies of a small file that the laws read."""
 _OTHERS = ("tfrecord", "parquet", "arrow", "webdataset", "npz", "msgpack")
 
 
@@ -86,7 +85,7 @@ class FormatLaws:
     def test_written_records_read_back(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
         ds = self.open(self.write(tmp_path, table), tmp_path)
-        _check_same(ds.to_table(), table)
+        check_same(ds.to_table(), table)
         assert len(ds) == table.num_rows, "len(ds) is the number of records"
         assert ps.verify(ds.paths[0]).ok, "verify finds nothing in a file that was just written"
 
@@ -106,16 +105,16 @@ class FormatLaws:
         for numbers in ([0], [-1, 0, 5, 5], rng.integers(0, table.num_rows, 300).tolist(), []):
             places = pa.array([number % table.num_rows for number in numbers], pa.int64())
             wanted = table.take(places)
-            _check_same(pa.table(ds.take(numbers)), wanted)
-        _check_raises(lambda: ds[table.num_rows], ps.RecordIndexError)
+            check_same(pa.table(ds.take(numbers)), wanted)
+        check_raises(lambda: ds[table.num_rows], ps.RecordIndexError)
 
     def test_columns_are_those_asked_for(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
         ds = self.open(self.write(tmp_path, table), tmp_path)
         for names in (table.schema.names[-1:], table.schema.names[::-1]):
-            _check_same(ds.to_table(names), table.select(names))
-            _check_same(pa.table(ds.take([3, 1], names)), table.select(names).take([3, 1]))
-        _check_raises(lambda: ds.to_table(["no such column"]), ps.SchemaError)
+            check_same(ds.to_table(names), table.select(names))
+            check_same(pa.table(ds.take([3, 1], names)), table.select(names).take([3, 1]))
+        check_raises(lambda: ds.to_table(["no such column"]), ps.SchemaError)
 
     def test_threads_and_batches_change_nothing(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
@@ -126,8 +125,8 @@ class FormatLaws:
         for threads in (1, 3):
             for size in (None, 7, 10_000):
                 batches = list(ds.scan(batch_records=size, threads=threads))
-                _check_same(pa.Table.from_batches(batches), table)
-        _check_same(pickle.loads(pickle.dumps(ds)).to_table(), table)  # noqa: S301  made a line before
+                check_same(pa.Table.from_batches(batches), table)
+        check_same(pickle.loads(pickle.dumps(ds)).to_table(), table)  # noqa: S301  made a line before
 
     def test_loaders_and_views_see_each_record_once(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
@@ -136,7 +135,7 @@ class FormatLaws:
         seen = np.concatenate([batch["number"] for batch in loader])
         assert sorted(seen.tolist()) == list(range(table.num_rows))
         even = ds.filter(lambda batch: np.arange(batch.num_rows) >= 0)
-        _check_same(even.to_table(), table)
+        check_same(even.to_table(), table)
 
     def test_it_converts_to_arrow_and_back(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
@@ -144,7 +143,7 @@ class FormatLaws:
         ps.convert(path, tmp_path / "other.arrow")
         ending = formats.by_name(self.format).info.extensions[0]
         ps.convert(tmp_path / "other.arrow", tmp_path / f"again{ending}", format=self.format)
-        _check_same(self.open(tmp_path / f"again{ending}", tmp_path).to_table(), table)
+        check_same(self.open(tmp_path / f"again{ending}", tmp_path).to_table(), table)
 
     def test_the_same_records_are_the_same_bytes(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
@@ -158,7 +157,7 @@ class FormatLaws:
         if not Path(path).is_file():
             return
         data = Path(path).read_bytes()
-        for number, damaged in enumerate(_damaged(data)):
+        for number, damaged in enumerate(damaged_copies(data)):
             other = tmp_path / f"damaged{number}{Path(path).suffix}"
             other.write_bytes(damaged)
             for damage in ("error", "skip"):
@@ -170,9 +169,9 @@ class FormatLaws:
         fmt = formats.by_name(self.format)
         for name, kind in get_type_hints(FormatInfo).items():
             value = getattr(fmt.info, name)
-            _check_type(f"FormatInfo.{name}", value, get_origin(kind) or kind)
+            check_type(f"FormatInfo.{name}", value, get_origin(kind) or kind)
             for one in value if isinstance(value, tuple) else ():
-                _check_type(f"each of FormatInfo.{name}", one, str)
+                check_type(f"each of FormatInfo.{name}", one, str)
         assert fmt.info.name, "FormatInfo.name is empty"
         assert fmt.info.extensions, "FormatInfo.extensions is empty"
         for ending in fmt.info.extensions:
@@ -181,24 +180,33 @@ class FormatLaws:
         for kind in (fmt.read_options, fmt.write_options):
             assert is_dataclass(kind), f"the options {kind.__name__} are not a dataclass"
             kind()  # each option has a default
+        is_framed = isinstance(fmt, FramedFormat)
+        extends = is_framed or type(fmt).extend is not Format.extend
+        assert extends or not fmt.info.can_append, (
+            "can_append=True, but Format.extend is not defined"
+        )
 
     def test_a_reader_says_facts_of_the_right_types(self, tmp_path: Path) -> None:
         path = self.write(tmp_path, self.table(self.num_records))
         reader = self.reader(path)
         try:
-            _check_type("Reader.schema", reader.schema, pa.Schema)
-            _check_type("Reader.num_records", reader.num_records, int)
+            check_type("Reader.schema", reader.schema, pa.Schema)
+            check_type("Reader.num_records", reader.num_records, int)
             if reader.compression is not None:
-                _check_type("Reader.compression", reader.compression, str)
-            _check_type("Reader.skipped_files", reader.skipped_files, Sequence)
+                check_type("Reader.compression", reader.compression, str)
+            check_type("Reader.skipped_files", reader.skipped_files, Sequence)
             chunks = list(reader.chunks())
             record = 0
             for chunk in chunks:
-                _check_type("a chunk", chunk, Chunk)
+                check_type("a chunk", chunk, Chunk)
                 assert chunk.first_record == record, f"a chunk does not begin at record {record}"
                 assert 0 <= chunk.start_byte <= chunk.end_byte, "a chunk ends before it begins"
                 record += chunk.num_records
             assert record == reader.num_records, "the chunks do not hold num_records records"
+            keeps = formats.by_name(self.format).info.keeps_positions
+            assert reader.positions is not None or not keeps, "keeps_positions, but there are none"
+            if reader.positions is not None:
+                check_positions(reader.positions, record, Path(path).stat().st_size)
         finally:
             reader.close()
 
@@ -223,6 +231,89 @@ class FormatLaws:
                 end = region.end
         assert end <= Path(path).stat().st_size, "layout: a region ends after the file"
 
+    def test_an_index_is_kept_and_renewed(self, tmp_path: Path) -> None:
+        """With keeps_positions: the index of a writer and that of a reader agree, and an index of other bytes is not
+        used."""
+        if not formats.by_name(self.format).info.keeps_positions:
+            return
+        table = self.table(self.num_records)
+        path, kept = self.write(tmp_path, table), tmp_path / "indexes"
+        check_same(self.open(path, tmp_path).to_table(), table)
+        indexes = list(kept.glob(".*.penstock"))
+        assert len(indexes) == 1, "the reader kept no index: it does not call kept_positions"
+        [index] = indexes
+        check_same(self.open(path, tmp_path).to_table(), table)
+        found = self._positions(path)
+        other = self._positions(path, index=str(kept))
+        assert np.array_equal(other, found), "the index has other positions"
+        ending = formats.by_name(self.format).info.extensions[0]
+        ps.write(table, tmp_path / f"b{ending}", format=self.format, index=str(kept))
+        other = self._positions(str(tmp_path / f"b{ending}"), index=str(kept))
+        assert np.array_equal(other, found), "Writer.positions are wrong"
+        more = table.take(np.arange(table.num_rows)[::-1])
+        self.write(tmp_path, more)
+        check_same(self.open(path, tmp_path).to_table(), more)
+        assert index.exists()
+
+    def _positions(self, path: str, **options: Any) -> Any:
+        with closing(self.reader(path, **options)) as reader:
+            return reader.positions
+
+    def test_damage_is_found_at_known_positions(self, tmp_path: Path) -> None:
+        """With loses_one and has_checksums: a wrong bit is an error about its record only, also in a file that was
+        damaged after its positions were found, and `verify` reports the bytes of the record."""
+        info, table = formats.by_name(self.format).info, self.table(20)
+        if not (info.loses_one and info.has_checksums):
+            return
+        path = self.write(tmp_path, table)
+        whole = Path(path).read_bytes()
+        with closing(self.reader(path)) as reader:
+            positions: Any = reader.positions
+            assert positions is not None, (
+                "loses_one and has_checksums, but Reader.positions is None"
+            )
+            bits = range(8 * int(positions[0]), 8 * int(positions[-1]))
+            for bit in np.random.default_rng(5).choice(bits, FLIPS).tolist():
+                with open(path, "r+b") as file:
+                    file.write(flipped(whole, bit))
+                record = int(np.searchsorted(positions, bit // 8, "right")) - 1
+                parts = [part for chunk in reader.chunks() for part in parts_around(reader, chunk)]
+                errors = [part[2] for part in parts if isinstance(part[2], ps.PenstockError)]
+                bad = [error.record for error in errors]
+                place = f"bit {bit % 8} of byte {bit // 8} is wrong: "
+                assert bad == [record], f"{place}errors about records {bad}, not {[record]}"
+                for one in ps.verify(path, index="never").findings:
+                    found = [one.start_byte, one.end_byte]
+                    exact = found[0] == positions[record]  # a wrong length also moves the end
+                    alone = (one.record, one.num_records) == (record, 1)
+                    assert exact or not alone, f"{place}verify reports the bytes {found}"
+
+    def test_records_are_appended(self, tmp_path: Path) -> None:
+        """With can_append: the records follow the old ones, the old bytes stay, and a refused append changes nothing."""
+        if not formats.by_name(self.format).info.can_append:
+            return
+        table = self.table(self.num_records)
+        cut = table.num_rows // 2
+        path, kept = self.write(tmp_path, table.slice(0, cut)), str(tmp_path / "indexes")
+        old = Path(path).read_bytes()
+        for first, last in ((cut, cut + 1), (cut + 1, table.num_rows)):
+            made = ps.append(table.slice(first, last - first), path, index=kept)
+            assert made.num_records == last - first
+            check_same(self.open(path, tmp_path).to_table(), table.slice(0, last))
+            check_same(ps.open(path, index="never").to_table(), table.slice(0, last))
+        whole = Path(path).read_bytes()
+        assert whole.startswith(old), "an append changed the bytes of old records"
+        assert ps.verify(path).ok, "verify finds something after an append"
+        other = table.rename_columns([f"other {name}" for name in table.schema.names])
+        check_raises(lambda: ps.append(other, path), ps.SchemaError)
+        assert Path(path).read_bytes() == whole, "a refused append changed the file"
+        Path(path).write_bytes(whole[:-1])
+        with suppress(ps.PenstockError):
+            ps.open(path, index="never").to_table()
+            return  # such a file is not damaged
+        check_raises(lambda: ps.append(table, path), ps.PenstockError)
+        assert Path(path).read_bytes() == whole[:-1], "an append changed a damaged file"
+
     def test_nulls_are_kept_or_refused(self, tmp_path: Path) -> None:
         table = self.table(20)
         for number, column in enumerate(table.columns):
@@ -235,7 +326,7 @@ class FormatLaws:
                 path = self.write(tmp_path, with_nulls, f"nulls{number}")
             except ps.PenstockError:
                 continue
-            _check_same(self.open(path, tmp_path).to_table(), with_nulls)
+            check_same(self.open(path, tmp_path).to_table(), with_nulls)
 
     def test_a_schema_is_honoured_or_refused(self, tmp_path: Path) -> None:
         table = self.table(20)
@@ -278,9 +369,9 @@ class FormatLaws:
         with closing(self.reader(path)) as reader:
             ranges = [(chunk.start_byte, chunk.end_byte) for chunk in reader.chunks()]
         bits = np.concatenate([np.arange(8 * start, 8 * end) for start, end in ranges])
-        for bit in np.random.default_rng(4).choice(bits, _FLIPS).tolist():
+        for bit in np.random.default_rng(4).choice(bits, FLIPS).tolist():
             damaged = tmp_path / f"damaged{Path(path).suffix}"
-            damaged.write_bytes(_flipped(whole, bit))
+            damaged.write_bytes(flipped(whole, bit))
             self._check_damage(damaged, table, f"bit {bit % 8} of byte {bit // 8} is wrong: ")
 
     def _check_damage(self, path: Path, table: pa.Table, place: str) -> None:
@@ -327,46 +418,3 @@ class FormatLaws:
             good = found.to_pylist() == table.to_pylist()
             assert good, f"{place}this is not an error, although has_checksums=True"
         return None
-
-
-def _damaged(data: bytes) -> Iterator[bytes]:
-    """Yield truncated copies, and copies with one wrong bit, spread over the file."""
-    rng = np.random.default_rng(2)
-    for end in rng.integers(0, len(data), _FLIPS // 4).tolist():
-        yield data[:end]
-    for bit in rng.integers(0, 8 * len(data), _FLIPS).tolist():
-        yield _flipped(data, bit)
-
-
-def _flipped(data: bytes, bit: int) -> bytes:
-    wrong = bytearray(data)
-    wrong[bit // 8] ^= 1 << bit % 8
-    return bytes(wrong)
-
-
-def _check_type(what: str, value: Any, kind: type) -> None:
-    wanted = kind.__name__
-    good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-    assert good, f"{what} is {value!r}, not of type {wanted}"
-
-
-def _check_same(found: pa.Table, wanted: pa.Table) -> None:
-    """Check that two tables have the same columns and values; types may be wider."""
-    assert found.schema.names == wanted.schema.names, (
-        f"columns {found.schema.names}, not {wanted.schema.names}"
-    )
-    assert found.num_rows == wanted.num_rows, f"{found.num_rows} records, not {wanted.num_rows}"
-    for name in wanted.schema.names:
-        one, other = found.column(name).to_pylist(), wanted.column(name).to_pylist()
-        wrong = [n for n, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
-        assert not wrong, (
-            f"record {wrong[0]}, column {name!r}: {one[wrong[0]]!r}, not {other[wrong[0]]!r}"
-        )
-
-
-def _check_raises(call: Any, kind: type[Exception]) -> None:
-    try:
-        call()
-    except kind:
-        return
-    raise AssertionError(f"expected a {kind.__name__}")

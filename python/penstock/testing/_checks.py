@@ -1,0 +1,63 @@
+"""What the laws of formats compare, and the damage that they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+FLIPS = 200
+"""Damaged copies of a small file that the laws read."""
+
+
+def damaged_copies(data: bytes) -> Iterator[bytes]:
+    """Yield truncated copies, and copies with one wrong bit, spread over the file."""
+    rng = np.random.default_rng(2)
+    for end in rng.integers(0, len(data), FLIPS // 4).tolist():
+        yield data[:end]
+    for bit in rng.integers(0, 8 * len(data), FLIPS).tolist():
+        yield flipped(data, bit)
+
+
+def flipped(data: bytes, bit: int) -> bytes:
+    wrong = bytearray(data)
+    wrong[bit // 8] ^= 1 << bit % 8
+    return bytes(wrong)
+
+
+def check_type(what: str, value: Any, kind: type) -> None:
+    wanted = kind.__name__
+    good = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    assert good, f"{what} is {value!r}, not of type {wanted}"
+
+
+def check_same(found: pa.Table, wanted: pa.Table) -> None:
+    """Check that two tables have the same columns and values; types may be wider."""
+    assert found.schema.names == wanted.schema.names, (
+        f"columns {found.schema.names}, not {wanted.schema.names}"
+    )
+    assert found.num_rows == wanted.num_rows, f"{found.num_rows} records, not {wanted.num_rows}"
+    for name in wanted.schema.names:
+        one, other = found.column(name).to_pylist(), wanted.column(name).to_pylist()
+        wrong = [n for n, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
+        assert not wrong, (
+            f"record {wrong[0]}, column {name!r}: {one[wrong[0]]!r}, not {other[wrong[0]]!r}"
+        )
+
+
+def check_positions(found: Any, num_records: int, num_bytes: int) -> None:
+    check_type("Reader.positions", found, np.ndarray)
+    assert found.dtype == np.int64, f"Reader.positions are {found.dtype}, not int64"
+    assert len(found) == num_records + 1, "Reader.positions are not num_records + 1 numbers"
+    in_order = (np.diff(found) >= 0).all() and 0 <= found[0] and found[-1] <= num_bytes
+    assert in_order, "Reader.positions are not in order, or not in the file"
+
+
+def check_raises(call: Any, kind: type[Exception]) -> None:
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError(f"expected a {kind.__name__}")
