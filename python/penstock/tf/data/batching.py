@@ -311,7 +311,7 @@ class RaggedBatch(Batch):
         for axis in reversed(range(rank)):
             rows = [np.full(math.prod(s[:axis]), s[axis], self._dtype) for s in shapes]
             lengths = np.concatenate(rows)
-            if sizes[axis] is None:
+            if sizes[axis] is None or (lengths != sizes[axis]).any():
                 made = RaggedTensor.from_row_lengths(made, lengths)
             else:
                 made = RaggedTensor.from_uniform_row_length(made, sizes[axis], len(lengths))
