@@ -203,3 +203,8 @@ def test_without_seeds_each_iteration_draws_new_numbers() -> None:
     tf.random.set_seed(None)
     dataset = _range(tf, 8).map(lambda x: _u(tf))
     assert [float(x) for x in dataset] != [float(x) for x in dataset]
+
+
+def test_sizes_that_depend_on_random_numbers_are_unknown() -> None:
+    dataset = _range(tf).map(lambda x: tf.boolean_mask(tf.range(9), tf.random.uniform([9]) > 0.5))
+    assert dataset.element_spec.shape.as_list() == [None]

@@ -81,6 +81,11 @@ def sizes(shape: Any) -> tuple[int, ...]:
     return tuple(size(axis) if s is None else int(s) for axis, s in enumerate(shape))
 
 
+def words(count: int) -> np.ndarray[Any, Any]:
+    """Placeholders for random 32-bit numbers: the least, or the greatest in the second run."""
+    return np.full(count, 0xFFFFFFFF if _STATE.run == 1 else 0, np.uint32)
+
+
 def array(shape: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """A placeholder of a shape, in which None is an unknown size."""
     kind, wanted = as_dtype(dtype), sizes(shape)

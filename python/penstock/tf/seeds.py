@@ -154,7 +154,7 @@ class _Streams:
 def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
     """Return the next `count` 32-bit numbers for a kind of operation with a seed. They take `blocks` blocks of four."""
     if probing.is_on():
-        return np.zeros(count, np.uint32)
+        return probing.words(count)
     if seed is None and program_seed() is None:
         return fresh_words(count)  # without seeds, each call draws new numbers
     call = graphs.current()

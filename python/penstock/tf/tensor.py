@@ -100,16 +100,10 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         )
 
     def __eq__(self, other: object) -> Any:
-        given = False if other is None else beside(self, other)
-        return (
-            given if given is NotImplemented or other is None else _compared(np.equal, self, given)
-        )
+        return _compared(np.equal, self, other)
 
     def __ne__(self, other: object) -> Any:
-        given = True if other is None else beside(self, other)
-        if given is NotImplemented or other is None:
-            return given
-        return _compared(np.not_equal, self, given)
+        return _compared(np.not_equal, self, other)
 
     def __neg__(self) -> Any:
         return np.negative(_signed(self))
@@ -222,9 +216,12 @@ def _as_tensor(value: Any) -> Any:
 
 
 def _compared(numpys: Any, one: Tensor, other: Any) -> Any:
-    """Whether values are equal, or differ: tensors of shapes that do not fit each other differ."""
+    """Whether values are equal, or differ. None and tensors of shapes that do not fit each other differ."""
+    given = None if other is None else beside(one, other)
+    if given is None or given is NotImplemented:
+        return given if other is not None else numpys is np.not_equal
     try:
-        return numpys(one, other)
+        return numpys(one, given)
     except ValueError:
         return _as_tensor(np.bool_(numpys is np.not_equal))
 

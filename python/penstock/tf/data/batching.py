@@ -301,9 +301,12 @@ class RaggedBatch(Batch):
             return stack(values, place)
         if len({np.shape(value) for value in values}) == 1 and self._is_fixed(place):
             return stack(values, place)
+        return self._ragged(values, self._shape(place))
+
+    def _ragged(self, values: list[Any], sizes: TensorShape) -> Any:
+        """A ragged tensor whose rows are these arrays, ragged up to the last dimension of unknown size."""
         from penstock.tf.ragged_tensor import RaggedTensor
 
-        sizes = self._shape(place)
         rank = _ragged_rank(sizes)
         shapes = [tuple(np.shape(value)) for value in values]
         flat = [np.reshape(v, (-1, *s[rank:])) for v, s in zip(values, shapes, strict=True)]
@@ -311,7 +314,7 @@ class RaggedBatch(Batch):
         for axis in reversed(range(rank)):
             rows = [np.full(math.prod(s[:axis]), s[axis], self._dtype) for s in shapes]
             lengths = np.concatenate(rows)
-            if sizes[axis] is None:
+            if sizes[axis] is None or (lengths != sizes[axis]).any():
                 made = RaggedTensor.from_row_lengths(made, lengths)
             else:
                 made = RaggedTensor.from_uniform_row_length(made, sizes[axis], len(lengths))
