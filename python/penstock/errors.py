@@ -168,5 +168,10 @@ class StateError(PenstockError, ValueError):
     """The state of a loader belongs to another dataset."""
 
 
+class StorageError(PenstockError, OSError):
+    """An object store failed, or did not answer in time. The message has the bytes that were requested, the number of
+    attempts and the last cause."""
+
+
 class InternalError(PenstockError):
     """A bug in penstock. Please report it, with the file if you are allowed to share it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -30,8 +30,9 @@ from penstock.datasets._no_records import (
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
-from penstock.datasets._shared_schema import of_all_files, of_first_files
+from penstock.datasets._shared_schema import SAMPLED_FILES, of_all_files, of_first_files
 from penstock.engine.locks import Lock
+from penstock.engine.pipeline import in_order
 from penstock.errors import (
     ChangedError,
     SchemaError,
@@ -51,6 +52,10 @@ from penstock.storage.skipped import SkippedFile
 
 _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
+AHEAD_FILES = 64
+"""Files of an object store that are opened at the same time."""
+SOON_BYTES = 8 << 20
+"""Bytes of a file of an object store that are requested when it is opened, if all of it will be read."""
 Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
 
@@ -80,6 +85,7 @@ class Files:
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
+        storage.begin(paths[:1])
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -130,6 +136,7 @@ class Files:
         # With overlays, the fields of the files are already known.
         if is_open and self._settled is None and self._overlays is None:
             own = first.own.schema
+            self.begin(range(min(len(self.paths), SAMPLED_FILES)))
             self._settled = of_first_files(self.paths, self.storage, own, self._schema_alone)
             if self._settled is not None:
                 self._forget_readers()
@@ -174,6 +181,15 @@ class Files:
     def reader(self, shard: int) -> Reader:
         """The reader of a file, which is opened if necessary."""
         return self._of(shard).reader
+
+    def begin(self, shards: Iterable[int], *, whole: bool = False) -> None:
+        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order."""
+        paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
+        self.storage.begin(paths, SOON_BYTES if whole and self._is_framed else None)
+
+    @property
+    def _is_framed(self) -> bool:
+        return any(o is not None and isinstance(o.format, FramedFormat) for o in self._opened[:1])
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""
@@ -370,15 +386,27 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            counts: list[int] = []
+            counts = list(self._counts())
             for shard in range(len(self.paths)):
-                counts.append(self.reader(shard).num_records)
                 if self.options.damage != "error":
                     self.uncounted += self.own(shard).uncounted
             if self.listed is not None:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
+
+    def _counts(self) -> Iterator[int]:
+        """The number of records of each file."""
+        shards = range(len(self.paths))
+        if self.storage.reads_at_once is None:
+            return (self.reader(shard).num_records for shard in shards)
+        self.begin(shards[:AHEAD_FILES])
+        return in_order(
+            [lambda: iter(shards)],
+            lambda shard: [self.reader(shard).num_records],
+            lambda count: 0,
+            self.storage.reads_at_once,
+        )
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The shard of each record, and the record's number in that shard."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +32,7 @@ from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
+from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, index_option
 from penstock.verbs.check import textindex
 from penstock.verbs.check.index import bytes_of
@@ -65,6 +66,7 @@ def repair(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
     """Write every verified record to new files, and report the lost records.
@@ -88,6 +90,7 @@ def repair(
         limits: as for `open`.
         threads: the number of threads that read and compress; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        storage_options: as for `open`.
         **format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
@@ -107,7 +110,11 @@ def repair(
     """
     if (into is None) == (not in_place):
         raise ValueError("repair takes either into= or in_place=True")
-    place, index, threads = storage or LocalStorage(), index_option(index), checked_threads(threads)
+    place, index, threads = (
+        storage or storage_for(source, storage_options),
+        index_option(index),
+        checked_threads(threads),
+    )
     paths = expand(source, place).paths
     targets = list(paths) if into is None else _targets(paths, os.fspath(into))
     options = Options(limits=limits_from(limits), format_options=dict(format_options))
