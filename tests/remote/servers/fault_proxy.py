@@ -304,16 +304,16 @@ class _Connection:
             block = self.store_reader.read(min(length, BLOCK))
             if not block:
                 raise HttpError("the store's answer ended early")
-            self.client.sendall(block)
             seen.sent += len(block)
+            self.client.sendall(block)
             length -= len(block)
 
     def _send(self, reply: Reply, seen: Seen, share: float = 1.0) -> None:
-        seen.status = reply.status
-        self.client.sendall(reply.encoded())
+        # Counted first, so that a client that has its answer finds it counted.
         part = memoryview(reply.body)[: int(len(reply.body) * share)]
+        seen.status, seen.sent = reply.status, len(part)
+        self.client.sendall(reply.encoded())
         self.client.sendall(part)
-        seen.sent += len(part)
 
     def _break(self, asked: Asked, seen: Seen, fault: Fault) -> None:
         if fault.before:
