@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,13 +17,11 @@ OPENSSL = "`make tools` installs it (Debian, macOS: openssl)"
 SIGNATURE = "secret-signature-9Zk"
 
 # With tcp_nopush, a small answer on a kept connection takes 40 ms (Nagle against delayed ACKs).
-HEAD = Template("""\
+HEAD = """\
 daemon off;
-master_process on;
-worker_processes 1;
+master_process off;
 pid nginx.pid;
 error_log stderr;
-$user
 events { worker_connections 1024; }
 http {
     access_log off;
@@ -39,7 +36,7 @@ http {
     tcp_nopush off;
     tcp_nodelay on;
     keepalive_requests 1000000;
-""")
+"""
 
 # The weak tags come from a second server, since nginx has no word for a file's own tag.
 FILES = Template("""
@@ -149,10 +146,8 @@ def _served(folder: Path, text: Template, *, ssl: bool = False, **values: str) -
     def started() -> Iterator[str]:
         (port,) = free_ports(1)
         (folder / "inner.sock").unlink(missing_ok=True)
-        # Started as root, its workers would be somebody who may not read the tests' folders.
-        user = "user root;" if os.geteuid() == 0 else ""
         listen = f"{port} ssl" if ssl else str(port)
-        config = HEAD.substitute(user=user) + text.substitute(values, host=HOST, port=listen)
+        config = HEAD + text.substitute(values, host=HOST, port=listen)
         (folder / "nginx.conf").write_text(config)
         command = [server, "-p", f"{folder}/", "-c", "nginx.conf", "-e", "stderr"]
         with running(command, folder=folder, ready=lambda: is_open(port)):

@@ -103,7 +103,7 @@ class S3:
         }
         names = ";".join(sorted(given))
         lines = "".join(f"{name}:{given[name].strip()}\n" for name in sorted(given))
-        asked = "\n".join([method, target, query, lines, names, digest])
+        asked = f"{method}\n{target}\n{query}\n{lines}\n{names}\n{digest}"
         scope = f"{now[:8]}/{REGION}/s3/aws4_request"
         given["authorization"] = (
             f"AWS4-HMAC-SHA256 Credential={self.key_id}/{scope}, "
@@ -125,7 +125,7 @@ class S3:
         }
         query = "&".join(f"{k}={_encoded(v)}" for k, v in sorted(asked_for.items()))
         host = urlsplit(self.endpoint).netloc
-        asked = "\n".join(["GET", target, query, f"host:{host}\n", "host", "UNSIGNED-PAYLOAD"])
+        asked = f"GET\n{target}\n{query}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
         signature = self._signature(now, scope, asked)
         return f"{self.endpoint}{target}?{query}&X-Amz-Signature={signature}"
 
