@@ -13,7 +13,7 @@ from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.payloads.example.inference import in_common
 from penstock.storage.base import Storage
 
-SAMPLED_FILES = 32
+_SAMPLED_FILES = 32
 _SAMPLED_RECORDS = 1000
 """If the first files have few records, at most this many files and records are examined."""
 
@@ -47,7 +47,7 @@ def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> 
     found: list[pa.Schema] = []
     fields: dict[str, list[str]] = {}
     common, num_records = None, 0
-    for number, path in enumerate(paths[:SAMPLED_FILES]):
+    for number, path in enumerate(paths[:_SAMPLED_FILES]):
         try:
             alone = schema_of(number)
             sample = InferredFrom.of(alone)
@@ -75,7 +75,7 @@ def _with_known_types(num_files: int, first: pa.Schema, schema_of: SchemaOf) -> 
     are no such columns."""
     places = {field.name: n for n, field in enumerate(first) if pa.types.is_null(field.type)}
     found = first
-    for number in range(1, min(num_files, SAMPLED_FILES)):
+    for number in range(1, min(num_files, _SAMPLED_FILES)):
         if not places:
             break
         try:

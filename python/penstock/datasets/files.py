@@ -30,7 +30,7 @@ from penstock.datasets._no_records import (
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
-from penstock.datasets._shared_schema import SAMPLED_FILES, of_all_files, of_first_files
+from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
 from penstock.errors import (
@@ -52,6 +52,8 @@ from penstock.storage.skipped import SkippedFile
 
 _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
+AHEAD_SAMPLES = 4
+"""Files of an object store that are opened at the same time to find their schema."""
 AHEAD_FILES = 64
 """Files of an object store that are opened at the same time."""
 SOON_BYTES = 8 << 20
@@ -136,7 +138,6 @@ class Files:
         # With overlays, the fields of the files are already known.
         if is_open and self._settled is None and self._overlays is None:
             own = first.own.schema
-            self.begin(range(min(len(self.paths), SAMPLED_FILES)))
             self._settled = of_first_files(self.paths, self.storage, own, self._schema_alone)
             if self._settled is not None:
                 self._forget_readers()
@@ -146,6 +147,7 @@ class Files:
         return first
 
     def _schema_alone(self, shard: int) -> pa.Schema:
+        self.begin(range(shard, min(shard + AHEAD_SAMPLES, len(self.paths))))
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:

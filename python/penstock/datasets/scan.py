@@ -25,7 +25,7 @@ Result = tuple[int, pa.RecordBatch | SkippedRegion | list[Part]]
 """The number of a shard, and a batch, a skipped region, or parts that remain to be decoded."""
 Failed = tuple[int, Exception]
 """The number of a shard, and an error, which is raised only if reading gets that far."""
-_SHARDS_AHEAD = 8
+_SHARDS_AHEAD = 12
 """Files of an object store that a scan begins to open before it reads them."""
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock import _core
+from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, StorageError, UnsupportedError
 from penstock.storage.base import Sink, Source, Storage
@@ -35,7 +36,7 @@ HEAD_BYTES = 256 << 10
 """The bytes of an object that the request that opens it asks for."""
 _BLOCK_BYTES = 8 << 20
 """The bytes of a request when an object is read in order."""
-_AHEAD_BYTES = 64 << 20
+_AHEAD_BYTES = 96 << 20
 """Bytes that all sources together may have requested before they are read."""
 _MOST_AHEAD = 8
 """Blocks that one source may read ahead."""
@@ -312,6 +313,11 @@ class ObjectSource(Source):
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        held = self._blocks.first_bytes()
+        ends = as_numpy(starts) + as_numpy(lengths)
+        if not len(ends) or int(ends.max()) <= len(held):
+            pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
+            return _core.Buffer.join([held.slice(start, length) for start, length in pairs])
         with translated(self.path, is_open=True):
             found = self._store.fetch(self._key, self._state, starts, lengths).wait()
         return found
@@ -374,6 +380,10 @@ class _Blocks:
             low, high = max(start, begin), min(end, begin + len(block))
             parts.append(block.slice(low - begin, high - low))
         return parts
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the object, as far as they are here."""
+        return self._kept.get(-1, self._source.head)
 
     def close(self) -> None:
         with self._lock:
