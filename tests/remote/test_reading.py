@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 
 import penstock as ps
+from remote.servers.nginx import SIGNATURE, Nginx
 from remote.servers.seaweed import SECRET, Seaweed
 
 FORMATS = {
@@ -24,7 +27,6 @@ FORMATS = {
     "parquet": "x.parquet",
     "arrow": "x.arrow",
     "msgpack": "x.msgpack",
-    "arrayrecord": "x.arrayrecord",
 }
 COUNT = 500
 
@@ -165,3 +167,86 @@ def test_a_forked_child_reads(
         if not child:
             os._exit(0 if ds.take([7])["id"].to_pylist() == [7] else 1)
         assert os.waitpid(child, 0)[1] == 0
+
+
+WEB = ["strong", "weak", "untagged", "undated", "moved"]
+
+
+@pytest.mark.parametrize("place", WEB)
+def test_a_web_server_of_any_kind_is_read(place: str, tmp_path: Path, nginx: Nginx) -> None:
+    file = written(tmp_path / f"{place} ü#1.tar", table())
+    shutil.copy(file, nginx.files)
+    options = {"allow_http": True}
+    here = ps.open(file)
+    there = ps.open(f"{nginx.endpoint}/{place}/{quote(file.name)}", storage_options=options)
+    assert there.to_table() == here.to_table()
+    assert there.take([499, 3])["id"] == here.take([499, 3])["id"]
+
+
+def test_a_signed_address_is_read_and_never_shown(tmp_path: Path, nginx: Nginx) -> None:
+    shutil.copy(written(tmp_path / "x.tfrecord", table()), nginx.files)
+    url = f"{nginx.endpoint}/signed/x.tfrecord?sig={SIGNATURE}"
+    ds = ps.open(url, storage_options={"allow_http": True})
+    assert len(ds) == COUNT
+    assert SIGNATURE not in repr(ds) + str(ds.shards)
+    with pytest.raises(ps.StorageError) as refused:
+        ps.open(url.replace(SIGNATURE, "wrong-signature"), storage_options={"allow_http": True})
+    assert "wrong-signature" not in str(refused.value)
+    with pytest.raises(ps.UnsupportedError, match="does not list") as unlisted:
+        ps.open(f"{nginx.endpoint}/strong/*.tar")
+    assert "address of each file" in str(unlisted.value)
+
+
+def test_a_server_that_ignores_ranges_is_named(tmp_path: Path, nginx: Nginx) -> None:
+    shutil.copy(written(tmp_path / "x.tfrecord", table()), nginx.files)
+    large = tmp_path / "large.tfrecord"
+    ps.write({"blob": [os.urandom(100_000) for _ in range(30)]}, large, index=False)
+    shutil.copy(large, nginx.files)
+    with pytest.raises(ps.StorageError, match="whole object"):
+        ps.open(f"{nginx.endpoint}/whole/large.tfrecord", storage_options={"allow_http": True})
+
+
+def test_google_cloud_storage_is_read(tmp_path: Path, gcs: Seaweed) -> None:
+    file = written(tmp_path / "x.tfrecord", table())
+    with gcs.bucket() as bucket:
+        gcs.client.put(f"{bucket}/a/x.tfrecord", file.read_bytes())
+        options = gcs.gcs_options()
+        for name in (
+            f"gs://{bucket}/a/x.tfrecord",
+            f"gs://{bucket}/**/*.tfrecord",
+            f"gcs://{bucket}/a",
+        ):
+            assert ps.open(name, storage_options=options).to_table() == ps.open(file).to_table()
+
+
+def test_odd_keys_are_read(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    body = written(tmp_path / "x.tfrecord", table(0, 3)).read_bytes()
+    for name in (
+        "ü.tfrecord",
+        "a b.tfrecord",
+        "%20.tfrecord",
+        "a#b.tfrecord",
+        "a?b.tfrecord",
+        "a+b.tfrecord",
+        "a&b=c.tfrecord",
+    ):
+        seaweed.client.put(f"{prefix}/odd/{name}", body)
+        assert len(ps.open(f"s3://{prefix}/odd/{name}", storage_options=options)) == 3, name
+    assert len(ps.open(f"s3://{prefix}/odd/*.tfrecord", storage_options=options)) == 21
+
+
+@pytest.mark.parametrize("name", FORMATS.values(), ids=FORMATS)
+def test_what_is_written_to_a_store_is_the_file(
+    name: str, tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    file = written(tmp_path / name, table())
+    url = f"s3://{prefix}/written/{name}"
+    data = ps.open(file).to_table()
+    ps.write(data, url, storage_options=options)
+    assert ps.open(url, storage_options=options).to_table() == data
+    with pytest.raises(FileExistsError):
+        ps.write(data, url, storage_options=options)
+    ps.write(data.slice(0, 10), url, storage_options=options, overwrite=True)
+    assert len(ps.open(url, storage_options=options)) == 10

@@ -31,7 +31,10 @@ def matching_objects(pattern: str, storage: ObjectStorage, skipped: list[Skipped
     matches = re.compile(_regex(pattern[len(folder) :])).fullmatch
     asked = why_not_data(os.path.basename(pattern))
     found: list[str] = []
-    for path in storage.list_below(folder):
+    listed = storage.list_below(folder)
+    if pattern in listed:
+        return [pattern]  # the name of an object has such letters
+    for path in listed:
         below = path[len(folder) :]
         if matches(below) and _is_data(path, below, skipped, asked):
             found.append(path)

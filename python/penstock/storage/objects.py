@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Any
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
-from penstock.errors import ChangedError, StorageError, UnsupportedError
+from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
+from penstock.storage._object_sink import ObjectSink
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
-from penstock.storage.urls import is_url, is_web, shown, split_url
+from penstock.storage.urls import is_url, is_web, split_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,11 +141,13 @@ class ObjectStorage(Storage):
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
-        raise UnsupportedError(
-            "objects cannot be written yet",
-            file=shown(path),
-            hint="write to this machine and upload the files",
-        )
+        if is_web(path):
+            raise UnsupportedError(
+                "penstock does not write to web servers",
+                file=shown(path),
+                hint="write to this machine, or to s3://, gs:// or az://",
+            )
+        return ObjectSink(path, self.store, translated, overwrite=overwrite)
 
     def exists(self, path: str) -> bool:
         if not is_url(path):
@@ -239,11 +242,11 @@ def _translated(facts: Sequence[Any], path: str, *, is_open: bool) -> Exception:
     hint = None
     if kind == "denied":
         hint = "credentials in the environment, or storage_options="
-    where = "" if end is None else f" bytes {start} to {end}"
+    where = "" if end is None else f" at bytes {start} to {end}"
     how_often = "" if not tries else f" ({tries} attempt{'s' * (tries > 1)} in {seconds:.1f} s)"
-    return StorageError(
-        f"the store did not deliver{where}{how_often}: {message}", file=name, hint=hint
-    )
+    error = StorageError(f"the store failed{where}{how_often}: {message}", file=name, hint=hint)
+    error.errno = errno.EACCES if kind == "denied" else None
+    return error
 
 
 class _Budget:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from penstock.errors import LimitError, UnsupportedError
+from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
 from penstock.storage._object_names import (
     is_folder_name,
@@ -37,7 +37,7 @@ from penstock.storage.skipped import (
     SkippedFile,
     why_not_data,
 )
-from penstock.storage.urls import is_url, shown
+from penstock.storage.urls import is_url
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
@@ -167,6 +167,8 @@ def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
 def _expand_one(path: str, how: _How) -> list[str]:
     if isinstance(how.storage, ObjectStorage) and is_url(path):
         return _expand_url(path, how, how.storage)
+    if is_url(path):
+        raise not_local(path)
     if os.path.isdir(path):
         if how.is_folder or holds_images(path):
             return [path.rstrip("/") or path]

@@ -7,16 +7,17 @@
 | `az://container/key`, `abfs://`, `abfss://container@account.dfs.core.windows.net/key` | Azure Blob Storage | the container |
 | `https://host/path`, `http://` | a web server | the host |
 
-A key is taken as it is written: nothing in it is unquoted, and `#` and `?` belong to it. Only a web address may have a
-query, which may be a signature. A query is never shown: `shown` leaves it out.
+A key is taken as it is written: nothing in it is unquoted, and `#` and `?` belong to it. Web addresses are written as in
+a browser: quoted, and they may have a query, which may be a signature. It is never shown: `errors.shown` leaves it out.
 """
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import unquote
 
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, shown
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _SAME = {"s3a": "s3", "gcs": "gs"}
@@ -64,6 +65,10 @@ def split_url(path: str) -> Url:
     container, _, key = path[match.end() :].partition("/")
     if not container:
         raise UnsupportedError("the name has no bucket or host", file=shown(path))
+    if scheme in _WEB:
+        bare, mark, query = path[match.end() :].partition("?")
+        container, _, key = bare.partition("/")
+        return Url(scheme, f"{scheme}://{container}{mark}{query}", unquote(key))
     return Url(scheme, f"{scheme}://{container}", key)
 
 
@@ -71,11 +76,3 @@ def is_web(path: str) -> bool:
     """Whether a path is a web address. A web server cannot list files."""
     match = _URL.match(path)
     return match is not None and match["scheme"].lower() in _WEB
-
-
-def shown(path: str) -> str:
-    """The name for messages and listings, without the query of a web address, which may be a signature."""
-    if not is_web(path):
-        return path
-    bare, query, _ = path.partition("?")
-    return f"{bare}?…" if query else bare
