@@ -322,8 +322,7 @@ class ObjectSource(Source):
             pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
             return _core.Buffer.join([held.slice(start, length) for start, length in pairs])
         with translated(self.path, is_open=True):
-            found = self._store.fetch(self._key, self._state, starts, lengths).wait()
-        return found
+            return self._store.fetch(self._key, self._state, starts, lengths).wait()
 
     def request(self, starts: Sequence[int], lengths: Sequence[int]) -> _core.Buffer:
         """The bytes of these ranges, by requests of their own."""
