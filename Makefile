@@ -44,7 +44,7 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 
 # In release, because the crates underneath are built so already, with overflow checks on.
 rust-tests: $(VENV)/built
-	cargo test --release --lib --locked --quiet --workspace
+	cargo test --release --lib --locked --quiet --workspace --features cloud
 
 python-tests: $(VENV)/tools $(VENV)/built $(VENV)/servers $(VENV)/browser $(FFCV)/built $(MXNET)/built
 	python -m pytest $(PARALLEL)

@@ -1100,6 +1100,10 @@ class ObjectState:
     def __ne__(self, other: object, /) -> bool: ...
     def __getnewargs__(self) -> tuple[int, str | None, str | None, int | None]: ...
 
+# `RemoteStore.list` hides the type of this name.
+_Objects: TypeAlias = list[tuple[str, ObjectState]]
+_Names: TypeAlias = list[str]
+
 @final
 class Fetch:
     """Bytes on their way. Deleting it cancels the requests. In a child of a fork they are asked for again."""
@@ -1148,10 +1152,10 @@ class RemoteStore:
         """`url` names the container. `options` go over the environment's; unknown ones are ValueErrors."""
 
     def head(self, key: str) -> ObjectState: ...
-    def list(self, prefix: str) -> list[tuple[str, ObjectState]]:
+    def list(self, prefix: str) -> _Objects:
         """All objects whose keys start with the prefix, sorted by key."""
 
-    def list_folder(self, prefix: str) -> tuple[list[tuple[str, ObjectState]], list[str]]:
+    def list_folder(self, prefix: str) -> tuple[_Objects, _Names]:
         """The same up to the next `/` behind the prefix: objects, and folders, whose names end with `/`."""
 
     def first(self, key: str, start: int, length: int) -> Fetch:

@@ -185,18 +185,14 @@ impl PyRemoteStore {
     }
 
     /// All objects whose keys start with the prefix, sorted by key.
-    fn list(&self, py: Python<'_>, prefix: String) -> PyResult<Vec<(String, PyState)>> {
+    fn list(&self, py: Python<'_>, prefix: String) -> PyResult<Objects> {
         let client = self.0.client().map_err(raised)?;
         let work = async move { list::list(&client, &prefix, false).await };
         Ok(named(finish(py, &self.0, work)?.0))
     }
 
     /// The same up to the next `/` behind the prefix: objects, and folders, whose names end with `/`.
-    fn list_folder(
-        &self,
-        py: Python<'_>,
-        prefix: String,
-    ) -> PyResult<(Vec<(String, PyState)>, Vec<String>)> {
+    fn list_folder(&self, py: Python<'_>, prefix: String) -> PyResult<(Objects, Vec<String>)> {
         let client = self.0.client().map_err(raised)?;
         let work = async move { list::list(&client, &prefix, true).await };
         let (objects, folders) = finish(py, &self.0, work)?;
@@ -283,6 +279,7 @@ impl PyRemoteStore {
     }
 }
 
+type Objects = Vec<(String, PyState)>;
 type Object = (Arc<crate::remote::client::Client>, object_store::path::Path);
 
 impl PyRemoteStore {
@@ -292,7 +289,7 @@ impl PyRemoteStore {
     }
 }
 
-fn named(objects: Vec<(String, State)>) -> Vec<(String, PyState)> {
+fn named(objects: Vec<(String, State)>) -> Objects {
     objects.into_iter().map(|(key, state)| (key, state.into())).collect()
 }
 

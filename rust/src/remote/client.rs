@@ -142,7 +142,7 @@ impl Remote {
         let of_web = self.scheme == Scheme::Http;
         let shown = if of_web { key.split(['?', '#']).next().unwrap_or_default() } else { key };
         match Path::parse(key) {
-            Ok(path) if path.as_ref() == key && !(key.is_empty() && !of_web) => Ok(path),
+            Ok(path) if path.as_ref() == key && (of_web || !key.is_empty()) => Ok(path),
             _ => Err(Problem::at_once(
                 Kind::Unsupported,
                 "names that are empty, begin or end with /, or contain //, /./, /../ or control \

@@ -20,8 +20,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// What a store says wrongly is asked for again so often.
 const LIES: u32 = 5;
-/// A store that never answered is given up after this time.
-const SILENCE: Duration = Duration::from_secs(10);
+/// A store that never answered is given up after this part of the time: 10 s of 2 minutes.
+const SILENCE: u32 = 12;
 /// Credentials are asked for so often.
 const KNOCKS: u32 = 2;
 
@@ -200,7 +200,7 @@ impl<'a> Course<'a> {
             Verdict::Final(kind, text) => return Err(self.problem(kind, text)),
             Verdict::Unreached(text) => {
                 let answered = self.client.traffic.answered.load(Ordering::Relaxed);
-                if !answered && self.started.elapsed() >= SILENCE {
+                if !answered && self.started.elapsed() >= self.client.config.deadline / SILENCE {
                     return Err(self.problem(Kind::Other, text));
                 }
                 text
@@ -316,7 +316,7 @@ fn unnamed(met: &Met, answer: &str) -> Verdict {
             Verdict::Final(Kind::Denied, format!("the store refused access ({answer})"))
         }
         501 | 405 => Verdict::Final(Kind::Unsupported, format!("the store answered {answer}")),
-        0..=299 => Verdict::wrong("the answer is not what was asked for"),
+        1..=299 => Verdict::wrong("the answer is not what was asked for"),
         _ => match (&met.region, met.code.as_deref()) {
             (Some(region), Some("AuthorizationHeaderMalformed")) => Verdict::Final(
                 Kind::Other,

@@ -115,6 +115,7 @@ pub async fn delete(client: Arc<Client>, key: String, path: Path) -> Result<(), 
 }
 
 type Sent = (PartId, u64);
+type Parts = BTreeMap<usize, Arc<Pending<Sent>>>;
 
 /// An object that is written in parts. It appears when it is completed.
 pub struct Upload {
@@ -124,7 +125,7 @@ pub struct Upload {
     /// The store's name for it.
     pub id: String,
     pid: u32,
-    parts: Mutex<BTreeMap<usize, Arc<Pending<Sent>>>>,
+    parts: Mutex<Parts>,
 }
 
 fn store(client: &Client, key: &str) -> Result<Arc<dyn MultipartStore>, Problem> {
@@ -147,7 +148,7 @@ impl Upload {
         Self { client, key, path, id, pid, parts }
     }
 
-    fn parts(&self) -> Result<MutexGuard<'_, BTreeMap<usize, Arc<Pending<Sent>>>>, Problem> {
+    fn parts(&self) -> Result<MutexGuard<'_, Parts>, Problem> {
         if self.pid != std::process::id() {
             let text = "an upload belongs to the process that began it";
             return Err(Problem::at_once(Kind::Unsupported, text, &self.key));

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from remote.servers import azure as blobs
 from remote.servers import nginx as web
 from remote.servers import rclone as careless
 from remote.servers import seaweed as weed
@@ -60,6 +61,20 @@ def rclone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 
 @pytest.fixture(scope="session")
+def azure() -> Iterator[blobs.Azure]:
+    """A server for Azure's client."""
+    with blobs.azure() as server:
+        yield server
+
+
+@pytest.fixture
+def container(azure: blobs.Azure) -> Iterator[str]:
+    """A new container of it."""
+    with azure.container() as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
 def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[web.Nginx]:
     """A server of files."""
     with web.nginx(tmp_path_factory.mktemp("nginx")) as server:
@@ -74,5 +89,14 @@ def nginx_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[web.Nginx]:
 
 
 __all__ = [
-    "bucket", "common_bucket", "gcs", "nginx", "nginx_tls", "prefix", "rclone", "seaweed",
+    "azure",
+    "bucket",
+    "common_bucket",
+    "container",
+    "gcs",
+    "nginx",
+    "nginx_tls",
+    "prefix",
+    "rclone",
+    "seaweed",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ START_SECONDS = 30.0
 # Below the ports that systems give to outgoing connections, and so are those 10,000 higher.
 FIRST_PORT, LAST_PORT = 12_000, 22_000
 # Reads until the starter has gone, even by kill -9, and then ends the server's process group.
-WATCH = 'read -r _; kill -9 "-$1" 2>/dev/null'
+WATCH = 'read -r _; kill -9 "-$1" 2>/dev/null; shift; rm -f -- "$@"'
 
 
 class ServerError(RuntimeError):
@@ -74,12 +74,13 @@ def running(
     folder: Path,
     ready: Callable[[], bool],
     environment: dict[str, str] | None = None,
+    leaves: Sequence[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until the block ends.
 
     Its output goes to `server.log` in the folder. It gets nothing of the caller's environment but
     PATH. It ends with the caller, however that ends, and Ctrl-C in a terminal does not reach it
-    before the block has ended.
+    before the block has ended. Files that it `leaves` elsewhere are removed.
 
     Raises:
         ServerError: It stopped, or was not ready after 30 s; with the end of its log.
@@ -96,7 +97,7 @@ def running(
             start_new_session=True,
         )
     watcher = subprocess.Popen(
-        ["/bin/sh", "-c", WATCH, "watch", str(server.pid)],
+        ["/bin/sh", "-c", WATCH, "watch", str(server.pid), *leaves],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
@@ -107,6 +108,8 @@ def running(
         watcher.kill()
         watcher.communicate()
         _end(server)
+        for left in leaves:
+            Path(left).unlink(missing_ok=True)
 
 
 def _wait(server: subprocess.Popen[bytes], ready: Callable[[], bool], name: str, log: Path) -> None:

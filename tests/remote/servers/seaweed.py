@@ -110,18 +110,16 @@ def _started(weed: str, folder: Path, *, anonymous: bool) -> Iterator[Seaweed]:
         f"http://{HOST}:{s3}", None if anonymous else KEY_ID, None if anonymous else SECRET
     )
     command = [weed, "mini", *(f"-{name}={value}" for name, value in options.items())]
-    try:
-        with running(
-            command,
-            folder=folder,
-            ready=lambda: answers(server),
-            environment={} if anonymous else keys,
-        ):
-            yield server
-    finally:
-        for name, port in ports.items():
-            # It makes these sockets in /tmp, whatever its options say.
-            Path(f"/tmp/seaweedfs-{name}-grpc-{port + GRPC}.sock").unlink(missing_ok=True)
+    # It makes these sockets in /tmp, whatever its options say.
+    sockets = [f"/tmp/seaweedfs-{name}-grpc-{port + GRPC}.sock" for name, port in ports.items()]
+    with running(
+        command,
+        folder=folder,
+        ready=lambda: answers(server),
+        environment={} if anonymous else keys,
+        leaves=sockets,
+    ):
+        yield server
 
 
 def answers(server: Seaweed) -> bool:
