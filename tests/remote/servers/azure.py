@@ -12,7 +12,7 @@ import itertools
 import re
 import socketserver
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -100,7 +100,7 @@ class Azure:
         return account_sas(permissions, datetime.now(UTC) + timedelta(seconds=seconds))
 
     @contextmanager
-    def container(self) -> Iterator[str]:
+    def container(self) -> Generator[str]:
         """A new container, removed at the end."""
         name = f"container-{next(self._numbers)}"
         self.containers[name] = Container()
@@ -367,7 +367,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def azure() -> Iterator[Azure]:
+def azure() -> Generator[Azure]:
     """Run the server in threads of this process."""
     state = Azure()
     with _Server(state) as server:

@@ -22,7 +22,7 @@ class Fault:
     """One fault. Build it with a function below."""
 
     name: str
-    before: Callable[[Asked], None] | None = None
+    before: Callable[[Asked], object] | None = None
     """Called before the request goes to the store."""
     ask: Callable[[Asked], Asked] | None = None
     """What to ask the store instead."""
@@ -175,7 +175,7 @@ def other_tag(tag: str | None = '"another"') -> Fault:
     return Fault("other_tag", change=lambda reply: reply.with_header("ETag", tag))
 
 
-def call(callback: Callable[[Asked], None], name: str = "call") -> Fault:
+def call(callback: Callable[[Asked], object], name: str = "call") -> Fault:
     """Call this before the store is asked: to replace the object, or to wait."""
     return Fault(name, before=callback)
 
