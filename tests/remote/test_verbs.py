@@ -89,7 +89,6 @@ def test_verbs_that_change_objects_say_what_works(url: str) -> None:
         lambda: ps.add_fields(url, {"score": [0] * COUNT}),
         lambda: ps.drop_fields(url, ["text"], in_place=True),
         lambda: ps.convert(url, url.replace("x@4", "y")),
-        lambda: ps.repair(url, in_place=True),
     ):
         with pytest.raises(ps.UnsupportedError) as refused:
             call()

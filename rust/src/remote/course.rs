@@ -315,6 +315,7 @@ fn unnamed(met: &Met, answer: &str) -> Verdict {
         400 if met.code.as_deref().is_some_and(is_about_credentials) => {
             Verdict::Final(Kind::Denied, format!("the store refused access ({answer})"))
         }
+        401 | 403 => Verdict::Final(Kind::Denied, format!("the store refused access ({answer})")),
         501 | 405 => Verdict::Final(Kind::Unsupported, format!("the store answered {answer}")),
         1..=299 => Verdict::wrong("the answer is not what was asked for"),
         _ => match (&met.region, met.code.as_deref()) {

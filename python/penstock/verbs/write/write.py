@@ -32,7 +32,7 @@ from penstock.limits import checked_count
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import private_beside
-from penstock.storage.objects import storage_for
+from penstock.storage.objects import refuse_web_target, storage_for
 from penstock.storage.paths import index_option
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.shards import (
@@ -155,7 +155,9 @@ def write(
 def _checked_target(data: Any, path: Any) -> str:
     if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
         raise TypeError("the data comes first, then the path: ps.write(data, path)")
-    return os.fspath(path)
+    target = os.fspath(path)
+    refuse_web_target(target)
+    return target
 
 
 def drop_old_indexes(
