@@ -352,9 +352,9 @@ class _Server(socketserver.ThreadingTCPServer):
 
 class _Handler(socketserver.StreamRequestHandler):
     disable_nagle_algorithm = True
-    server: _Server
 
     def handle(self) -> None:
+        assert isinstance(self.server, _Server)
         with contextlib.suppress(OSError):  # clients leave when they like
             while (asked := read_request_head(self.rfile)) is not None:
                 if (header(asked.headers, "expect") or "").lower() == "100-continue":
