@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import HfApi, HfFileSystem, hf_hub_download
@@ -20,7 +21,7 @@ FILES = {
 }
 
 
-def client(server: Hub, **options: object) -> HfFileSystem:
+def client(server: Hub, **options: Any) -> HfFileSystem:
     return HfFileSystem(endpoint=server.endpoint, skip_instance_cache=True, **options)
 
 
@@ -83,7 +84,11 @@ def test_tokens_are_checked() -> None:
 def test_downloads(tmp_path: Path) -> None:
     with hub() as server:
         server.put(NAME, FILES)
-        asked = {"repo_type": "dataset", "endpoint": server.endpoint, "cache_dir": tmp_path}
+        asked: dict[str, Any] = {
+            "repo_type": "dataset",
+            "endpoint": server.endpoint,
+            "cache_dir": tmp_path,
+        }
         assert Path(hf_hub_download(NAME, "a b.bin", **asked)).read_bytes() == BODY
         with pytest.raises(EntryNotFoundError):
             hf_hub_download(NAME, "none", **asked)
