@@ -161,7 +161,11 @@ def shifted_range(by: int = 1) -> Fault:
 
 
 def whole_object() -> Fault:
-    """200 and all of the object for a range."""
+    """200 and all of the object for a range.
+
+    Clients of S3 sign the range, so the proxy needs `keys=` to sign the request anew. Clients of
+    Azure that use the account's key sign it too; they need a shared access signature here.
+    """
 
     def ask(asked: Asked) -> Asked:
         kept = [pair for pair in asked.headers if pair[0].lower() != "range"]

@@ -83,6 +83,7 @@ GCS = Template("""
             proxy_set_header Host $$http_host;
             proxy_set_header Connection "";
             proxy_set_header If-None-Match $$absent;
+            proxy_set_header Authorization "";
         }
     }
 }

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
