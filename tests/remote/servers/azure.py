@@ -7,12 +7,10 @@ shared keys and shared access signatures. It has never been compared with Azure 
 from __future__ import annotations
 
 import base64
-import contextlib
 import itertools
 import re
-import socketserver
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -20,14 +18,13 @@ from email.utils import format_datetime, parsedate_to_datetime
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
+from remote.servers.answering import answering
 from remote.servers.azure_signatures import ACCOUNT, KEY, VERSION, account_sas, refusal
 from remote.servers.http1 import (
     Asked,
     Reply,
     has_body,
     header,
-    read_body,
-    read_request_head,
 )
 
 MOST_LISTED = 5000
@@ -81,6 +78,8 @@ class Azure:
     def __init__(self) -> None:
         self.endpoint = ""
         self.containers: dict[str, Container] = {}
+        self.tokens: set[str] = set()
+        """The bearer tokens that it accepts."""
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
 
@@ -100,7 +99,7 @@ class Azure:
         return account_sas(permissions, datetime.now(UTC) + timedelta(seconds=seconds))
 
     @contextmanager
-    def container(self) -> Iterator[str]:
+    def container(self) -> Generator[str]:
         """A new container, removed at the end."""
         name = f"container-{next(self._numbers)}"
         self.containers[name] = Container()
@@ -124,7 +123,7 @@ class Azure:
         """The answer to a request."""
         with self._lock:
             try:
-                if code := refusal(asked):
+                if code := refusal(asked, self.tokens):
                     raise Refused(code)
                 reply = self._routed(asked)
             except Refused as error:
@@ -341,41 +340,9 @@ def _date(when: datetime) -> str:
     return format_datetime(when, usegmt=True)
 
 
-class _Server(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def __init__(self, azure: Azure) -> None:
-        self.azure = azure
-        super().__init__(("127.0.0.1", 0), _Handler)
-
-
-class _Handler(socketserver.StreamRequestHandler):
-    disable_nagle_algorithm = True
-    server: _Server
-
-    def handle(self) -> None:
-        with contextlib.suppress(OSError):  # clients leave when they like
-            while (asked := read_request_head(self.rfile)) is not None:
-                if (header(asked.headers, "expect") or "").lower() == "100-continue":
-                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-                body = read_body(self.rfile, asked.headers, to_end=False)
-                reply = self.server.azure.answer(
-                    Asked(asked.method, asked.target, asked.headers, body)
-                )
-                self.wfile.write(reply.encoded() + reply.body)
-
-
 @contextmanager
-def azure() -> Iterator[Azure]:
+def azure() -> Generator[Azure]:
     """Run the server in threads of this process."""
     state = Azure()
-    with _Server(state) as server:
-        state.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="azure")
-        thread.start()
-        try:
-            yield state
-        finally:
-            server.shutdown()
-            thread.join()
+    with answering(state.answer) as state.endpoint:
+        yield state

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hmac
 from collections import defaultdict
+from collections.abc import Collection
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote
 
@@ -83,11 +84,13 @@ def _service_text(asked: Asked, fields: dict[str, str]) -> str:
     )
 
 
-def refusal(asked: Asked) -> str | None:
+def refusal(asked: Asked, tokens: Collection[str] = ()) -> str | None:
     """The code of the error, if a request may not be done."""
     given = header(asked.headers, "authorization")
     if given is not None:
-        right = hmac.compare_digest(given, shared_key(asked))
+        right = given.removeprefix("Bearer ") in tokens or hmac.compare_digest(
+            given, shared_key(asked)
+        )
         return None if right else "AuthenticationFailed"
     fields = dict(parse_qsl(asked.query, keep_blank_values=True))
     if "sig" not in fields:

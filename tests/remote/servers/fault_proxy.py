@@ -210,7 +210,7 @@ class _Connection:
 
     def __init__(self, proxy: FaultProxy, client: socket.socket, number: int) -> None:
         self.proxy, self.client, self.number = proxy, client, number
-        self.reader: BinaryIO = client.makefile("rb", BLOCK)
+        self.reader: BinaryIO = client.makefile("rb")
         self.store: socket.socket | None = None
         self.store_reader: BinaryIO | None = None
 
@@ -272,7 +272,7 @@ class _Connection:
         self.store = socket.create_connection(self.proxy._store, timeout=600)
         self.proxy._hold(self.store)
         self.store.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.store_reader = self.store.makefile("rb", BLOCK)
+        self.store_reader = self.store.makefile("rb")
 
     def _whole(self, asked: Asked) -> Reply:
         """The store's answer with its body, and with a Content-Length."""

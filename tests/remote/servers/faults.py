@@ -22,7 +22,7 @@ class Fault:
     """One fault. Build it with a function below."""
 
     name: str
-    before: Callable[[Asked], None] | None = None
+    before: Callable[[Asked], object] | None = None
     """Called before the request goes to the store."""
     ask: Callable[[Asked], Asked] | None = None
     """What to ask the store instead."""
@@ -161,7 +161,11 @@ def shifted_range(by: int = 1) -> Fault:
 
 
 def whole_object() -> Fault:
-    """200 and all of the object for a range."""
+    """200 and all of the object for a range.
+
+    Clients of S3 sign the range, so the proxy needs `keys=` to sign the request anew. Clients of
+    Azure that use the account's key sign it too; they need a shared access signature here.
+    """
 
     def ask(asked: Asked) -> Asked:
         kept = [pair for pair in asked.headers if pair[0].lower() != "range"]
@@ -175,7 +179,7 @@ def other_tag(tag: str | None = '"another"') -> Fault:
     return Fault("other_tag", change=lambda reply: reply.with_header("ETag", tag))
 
 
-def call(callback: Callable[[Asked], None], name: str = "call") -> Fault:
+def call(callback: Callable[[Asked], object], name: str = "call") -> Fault:
     """Call this before the store is asked: to replace the object, or to wait."""
     return Fault(name, before=callback)
 

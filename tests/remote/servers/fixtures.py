@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
@@ -17,21 +17,21 @@ numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
-def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Generator[Seaweed]:
     """An S3 server that checks signatures."""
     with weed.seaweed(tmp_path_factory.mktemp("seaweed")) as server:
         yield server
 
 
 @pytest.fixture
-def bucket(seaweed: Seaweed) -> Iterator[str]:
+def bucket(seaweed: Seaweed) -> Generator[str]:
     """A new bucket of it. Its first object takes 0.2 s."""
     with seaweed.bucket() as name:
         yield name
 
 
 @pytest.fixture(scope="session")
-def common_bucket(seaweed: Seaweed) -> Iterator[str]:
+def common_bucket(seaweed: Seaweed) -> Generator[str]:
     """A bucket that all tests share."""
     with seaweed.bucket() as name:
         yield name
@@ -44,7 +44,7 @@ def prefix(common_bucket: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+def gcs(tmp_path_factory: pytest.TempPathFactory) -> Generator[Seaweed]:
     """An anonymous server that penstock's GCS client can use, with `gcs_options()`."""
     with (
         weed.seaweed(tmp_path_factory.mktemp("anonymous"), anonymous=True) as store,
@@ -54,35 +54,35 @@ def gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
 
 
 @pytest.fixture(scope="session")
-def rclone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seaweed]:
+def rclone(tmp_path_factory: pytest.TempPathFactory) -> Generator[Seaweed]:
     """An S3 server that ignores conditions."""
     with careless.rclone(tmp_path_factory.mktemp("rclone")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def azure() -> Iterator[blobs.Azure]:
+def azure() -> Generator[blobs.Azure]:
     """A server for Azure's client."""
     with blobs.azure() as server:
         yield server
 
 
 @pytest.fixture
-def container(azure: blobs.Azure) -> Iterator[str]:
+def container(azure: blobs.Azure) -> Generator[str]:
     """A new container of it."""
     with azure.container() as name:
         yield name
 
 
 @pytest.fixture(scope="session")
-def nginx(tmp_path_factory: pytest.TempPathFactory) -> Iterator[web.Nginx]:
+def nginx(tmp_path_factory: pytest.TempPathFactory) -> Generator[web.Nginx]:
     """A server of files."""
     with web.nginx(tmp_path_factory.mktemp("nginx")) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def nginx_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[web.Nginx]:
+def nginx_tls(tmp_path_factory: pytest.TempPathFactory) -> Generator[web.Nginx]:
     """The same with TLS."""
     with web.nginx(tmp_path_factory.mktemp("nginx-tls"), tls=True) as server:
         yield server

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
+from io import BufferedIOBase
 from typing import BinaryIO
 from urllib.parse import unquote
 
+Stream = BinaryIO | BufferedIOBase
 Headers = list[tuple[str, str]]
 RANGE = re.compile(r"bytes=(\d+)-(\d*)$|bytes=-(\d+)$")
 
@@ -91,7 +93,7 @@ def _head(first: str, headers: Headers) -> bytes:
     return "\r\n".join(lines).encode("latin-1")
 
 
-def read_head(stream: BinaryIO) -> tuple[str, Headers] | None:
+def read_head(stream: Stream) -> tuple[str, Headers] | None:
     """The first line of a message and its headers; None if there is no further message."""
     first = stream.readline(1 << 16)
     if not first:
@@ -105,7 +107,7 @@ def read_head(stream: BinaryIO) -> tuple[str, Headers] | None:
     return first.decode("latin-1").strip(), headers
 
 
-def read_request_head(stream: BinaryIO) -> Asked | None:
+def read_request_head(stream: Stream) -> Asked | None:
     """The next request of a connection, without its body."""
     head = read_head(stream)
     if head is None:
@@ -116,7 +118,7 @@ def read_request_head(stream: BinaryIO) -> Asked | None:
     return Asked(parts[0], parts[1], head[1])
 
 
-def read_reply_head(stream: BinaryIO) -> Reply | None:
+def read_reply_head(stream: Stream) -> Reply | None:
     """The next answer, without its body; "100 Continue" is none."""
     while (head := read_head(stream)) is not None:
         status = int(head[0].split(" ")[1])
@@ -133,7 +135,7 @@ def body_length(headers: Headers) -> int | None:
     return None if length is None else int(length)
 
 
-def read_body(stream: BinaryIO, headers: Headers, *, to_end: bool) -> bytes:
+def read_body(stream: Stream, headers: Headers, *, to_end: bool) -> bytes:
     """The whole body. Without a length it is empty, or `to_end` all that comes."""
     length = body_length(headers)
     if length is not None:
@@ -146,7 +148,7 @@ def read_body(stream: BinaryIO, headers: Headers, *, to_end: bool) -> bytes:
     return stream.read() if to_end else b""
 
 
-def _chunks(stream: BinaryIO):
+def _chunks(stream: Stream):
     while True:
         size = int(stream.readline(1 << 16).partition(b";")[0] or b"0", 16)
         if not size:

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -280,7 +280,7 @@ class Link:
 
 
 @contextmanager
-def link(endpoint: str, *, round_trip: float = ROUND_TRIP, rate: float = RATE) -> Iterator[Link]:
+def link(endpoint: str, *, round_trip: float = ROUND_TRIP, rate: float = RATE) -> Generator[Link]:
     """Put a server, such as "http://127.0.0.1:8333", at the end of a link (`rate`: bytes a second)."""
     from remote.servers.processes import HOST, running
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +83,7 @@ GCS = Template("""
             proxy_set_header Host $$http_host;
             proxy_set_header Connection "";
             proxy_set_header If-None-Match $$absent;
+            proxy_set_header Authorization "";
         }
     }
 }
@@ -114,7 +115,7 @@ class Nginx:
 
 
 @contextmanager
-def nginx(folder: Path, *, tls: bool = False) -> Iterator[Nginx]:
+def nginx(folder: Path, *, tls: bool = False) -> Generator[Nginx]:
     """Serve the files in `folder/files`."""
     (folder / "files").mkdir(exist_ok=True)
     lines, certificates = "", None
@@ -132,18 +133,18 @@ def nginx(folder: Path, *, tls: bool = False) -> Iterator[Nginx]:
 
 
 @contextmanager
-def gcs(folder: Path, store: Seaweed) -> Iterator[Seaweed]:
+def gcs(folder: Path, store: Seaweed) -> Generator[Seaweed]:
     """An anonymous SeaweedFS behind the spelling of GCS."""
     with _served(folder, GCS, store=store.endpoint.removeprefix("http://")) as address:
         yield Seaweed(f"http://{address}", None, None)
 
 
 @contextmanager
-def _served(folder: Path, text: Template, *, ssl: bool = False, **values: str) -> Iterator[str]:
+def _served(folder: Path, text: Template, *, ssl: bool = False, **values: str) -> Generator[str]:
     server = program("nginx", HINT)
 
     @contextmanager
-    def started() -> Iterator[str]:
+    def started() -> Generator[str]:
         (port,) = free_ports(1)
         (folder / "inner.sock").unlink(missing_ok=True)
         listen = f"{port} ssl" if ssl else str(port)

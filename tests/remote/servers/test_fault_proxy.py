@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -26,7 +26,7 @@ PART = BODY[1000:2000]
 
 
 @pytest.fixture
-def proxy(nginx: Nginx) -> Iterator[FaultProxy]:
+def proxy(nginx: Nginx) -> Generator[FaultProxy]:
     (nginx.files / "body").write_bytes(BODY)
     with FaultProxy(nginx.endpoint) as proxy:
         yield proxy

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from urllib.parse import urlsplit
@@ -25,7 +25,7 @@ LEAST = ROUND_TRIP - 0.002
 
 
 @contextmanager
-def served(what) -> Iterator[str]:
+def served(what) -> Generator[str]:
     """A server that gives each connection to `what`, in a thread of its own."""
     threads = []
 

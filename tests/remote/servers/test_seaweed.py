@@ -66,6 +66,16 @@ def test_every_bucket_begins_empty(seaweed: Seaweed) -> None:
     assert seaweed.client.call("HEAD", one).status == 404
 
 
+def test_versions_are_kept(seaweed: Seaweed) -> None:
+    with seaweed.bucket(versions=True) as bucket:
+        client, path = seaweed.client, f"{bucket}/k"
+        first = client.done("PUT", path, body=b"first").headers["x-amz-version-id"]
+        client.put(path, b"second")
+        assert client.done("GET", path, query={"versionId": first}).body == b"first"
+        now = client.done("GET", path)
+        assert (now.body, now.headers["x-amz-version-id"] == first) == (b"second", False)
+
+
 def test_gcs_conditions_are_understood(gcs: Seaweed) -> None:
     condition = "x-goog-if-generation-match"
     with gcs.bucket() as bucket:
