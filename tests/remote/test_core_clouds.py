@@ -265,3 +265,24 @@ def test_256_ranges_over_a_link_take_little_longer_than_their_bytes(nginx: Nginx
             fetch(store, "strong/far.bin", state, *((start, 100_000) for start in starts)).wait()
             times.append(time.monotonic() - before)
     assert min(times) < 2
+
+
+def test_faults_while_writing_lose_and_double_nothing(cloud: Cloud) -> None:
+    with FaultProxy(cloud.endpoint, keys=cloud.keys) as proxy:
+        store = cloud.by(proxy.endpoint)
+        for number, fault in enumerate([
+            faults.refused(), faults.lost_answer(), faults.unavailable(), faults.too_many(),
+            faults.cut_upload(), faults.timed_out(),
+        ]):  # fmt: skip
+            proxy.heal()
+            for method in ("PUT", "POST"):
+                proxy.add(fault, method=method, nth=(1, 3))
+            store.put(f"once-{number}", DATA[:100], create=True)
+            upload = store.upload(f"parts-{number}")
+            for part in range(2):
+                upload.part(part, DATA[part * (6 << 20) : (part + 1) * (6 << 20)])
+            state = upload.complete()
+            proxy.heal()
+            assert all_of(store, f"once-{number}") == DATA[:100], fault.name
+            assert state.etag == store.head(f"parts-{number}").etag, fault.name
+            assert all_of(store, f"parts-{number}") == DATA, fault.name
