@@ -26,6 +26,11 @@ use crate::remote::{Problem, State, list};
 /// How long is waited before looking for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(50);
 
+/// Times are cut to this, in seconds, so that sums of them cannot overflow.
+const LONGEST: f64 = 1e8;
+/// A first range is cut to this: some servers do not understand larger numbers.
+const MOST: u64 = 1 << 40;
+
 pyo3::create_exception!(
     penstock._core,
     StoreError,
@@ -162,7 +167,7 @@ impl PyRemoteStore {
         stall_s: f64,
     ) -> PyResult<Self> {
         let time = |seconds: f64| {
-            Duration::try_from_secs_f64(seconds)
+            Duration::try_from_secs_f64(if seconds > LONGEST { LONGEST } else { seconds })
                 .ok()
                 .filter(|time| !time.is_zero())
                 .ok_or_else(|| PyValueError::new_err("times must be positive numbers of seconds"))
@@ -202,6 +207,7 @@ impl PyRemoteStore {
     /// Begin to fetch `length` bytes from `start` of an object of which nothing is known; its last
     /// `length` bytes if `start` is negative.
     fn first(&self, key: String, start: i64, length: u64) -> PyResult<PyFetch> {
+        let length = length.min(MOST);
         let range = match u64::try_from(start) {
             Ok(start) => GetRange::Bounded(start..start.saturating_add(length)),
             Err(_) => GetRange::Suffix(length),

@@ -141,6 +141,10 @@ impl Remote {
     pub fn path(&self, key: &str) -> Result<Path, Problem> {
         let of_web = self.scheme == Scheme::Http;
         let shown = if of_web { key.split(['?', '#']).next().unwrap_or_default() } else { key };
+        if shown.len() < key.len() {
+            let text = "? and # in names of a web server cannot be read";
+            return Err(Problem::at_once(Kind::Unsupported, text, shown));
+        }
         match Path::parse(key) {
             Ok(path) if path.as_ref() == key && (of_web || !key.is_empty()) => Ok(path),
             _ => Err(Problem::at_once(

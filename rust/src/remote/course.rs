@@ -273,6 +273,22 @@ pub fn judge(error: &Error, met: &Met) -> Verdict {
     if met.status >= 400 && is_passing(met) {
         return Verdict::Again(format!("the store answered {answer}"));
     }
+    if met.distrusted {
+        let text = "the server's certificate is not trusted: SSL_CERT_FILE may name others";
+        return Verdict::Final(Kind::Other, text.to_owned());
+    }
+    // Not every call of the crate makes these errors of these answers.
+    match met.status {
+        401 | 403 => {
+            return Verdict::Final(Kind::Denied, format!("the store refused access ({answer})"));
+        }
+        404 if met.code.as_deref().is_some_and(is_about_containers) => {
+            let text = format!("there is no such bucket or container ({answer})");
+            return Verdict::Final(Kind::Missing, text);
+        }
+        404 => return Verdict::Final(Kind::Missing, format!("there is no such object ({answer})")),
+        _ => {}
+    }
     match error {
         Error::NotFound { .. } => {
             Verdict::Final(Kind::Missing, format!("there is no such object ({answer})"))
@@ -326,6 +342,10 @@ fn unnamed(met: &Met, answer: &str) -> Verdict {
             _ => Verdict::Final(Kind::Other, format!("the store answered {answer}")),
         },
     }
+}
+
+fn is_about_containers(code: &str) -> bool {
+    matches!(code, "NoSuchBucket" | "ContainerNotFound")
 }
 
 fn is_about_credentials(code: &str) -> bool {

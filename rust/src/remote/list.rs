@@ -98,14 +98,12 @@ pub fn rewritten(page: &str) -> Result<String, &'static str> {
     if is_cut && token.is_none_or(str::is_empty) {
         return Err("a page of the listing says that more follows, but not where");
     }
-    let page = replaced(page, "<Key>", "</Key>", false);
-    let page = replaced(&page, "<Name>", "</Name>", false);
-    // The prefix that was asked for stands alone; those of folders stand in an element of their own.
-    let page = replaced(&page, "<CommonPrefixes><Prefix>", "</Prefix>", true);
-    Ok(replaced(&page, "<BlobPrefix><Name>", "</Name>", true))
+    let page = replaced(page, "<Key>", "</Key>");
+    let page = replaced(&page, "<Name>", "</Name>");
+    Ok(replaced(&page, "<Prefix>", "</Prefix>"))
 }
 
-fn replaced(page: &str, open: &str, close: &str, is_folder: bool) -> String {
+fn replaced(page: &str, open: &str, close: &str) -> String {
     let mut done = String::with_capacity(page.len());
     let mut rest = page;
     while let Some((before, after)) = rest.split_once(open)
@@ -113,7 +111,11 @@ fn replaced(page: &str, open: &str, close: &str, is_folder: bool) -> String {
     {
         done.push_str(before);
         done.push_str(open);
-        match is_taken(&unescaped(name), is_folder) {
+        let parent = before.trim_end();
+        let is_folder = parent.ends_with("<CommonPrefixes>") || parent.ends_with("<BlobPrefix>");
+        // The prefix that was asked for stands outside of such an element, and is no name.
+        let is_prefix = open == "<Prefix>" && !is_folder;
+        match is_prefix || is_taken(&unescaped(name), is_folder) {
             true => done.push_str(name),
             false => {
                 done.push(MARK);

@@ -36,6 +36,7 @@ impl<T> Drop for Promise<T> {
 pub struct Pending<T> {
     slot: Arc<Slot<T>>,
     task: AbortHandle,
+    pid: u32,
 }
 
 impl<T: Clone + Send + 'static> Pending<T> {
@@ -50,7 +51,7 @@ impl<T: Clone + Send + 'static> Pending<T> {
             let outcome = work.await;
             promise.0.fill(outcome);
         });
-        Self { slot, task: task.abort_handle() }
+        Self { slot, task: task.abort_handle(), pid: std::process::id() }
     }
 
     /// The outcome, if it is there.
@@ -75,6 +76,9 @@ impl<T> Pending<T> {
 
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
-        self.task.abort();
+        // The parent's work is not a child's to cancel, and its scheduler may be locked for ever.
+        if self.pid == std::process::id() {
+            self.task.abort();
+        }
     }
 }

@@ -38,6 +38,8 @@ pub struct Met {
     pub wait: Option<Duration>,
     /// Why no answer came.
     pub transport: Option<HttpErrorKind>,
+    /// The server showed a certificate that nobody here trusts.
+    pub distrusted: bool,
     /// A whole object came where a part was asked for.
     pub unranged: bool,
     /// How the answer contradicts itself.
@@ -133,7 +135,10 @@ impl HttpService for Watched {
         let answer = match self.inner.execute(request).await {
             Ok(answer) => answer,
             Err(error) => {
-                probe.note().transport = Some(error.kind());
+                let mut met = probe.note();
+                met.transport = Some(error.kind());
+                met.distrusted = format!("{error:?}").contains("InvalidCertificate");
+                drop(met);
                 return Err(error);
             }
         };
