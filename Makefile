@@ -22,7 +22,7 @@ help: ; @grep -hE '^[a-z]+:.* ## [a-z]' $(MAKEFILE_LIST) | sed -E 's/:.* ## /\t/
 demo: $(VENV)/built ## write a small data set and walk through what penstock does with it
 	penstock demo
 
-tools: $(VENV)/tools $(VENV)/built ## what single tests and checks need, into .venv
+tools: $(VENV)/tools $(VENV)/built $(VENV)/servers ## what single tests and checks need, into .venv
 
 test: lint types rust-tests python-tests ## everything that CI runs
 
@@ -44,19 +44,19 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 
 # In release, because the crates underneath are built so already, with overflow checks on.
 rust-tests: $(VENV)/built
-	cargo test --release --lib --locked --quiet --workspace
+	cargo test --release --lib --locked --quiet --workspace --features cloud
 
-python-tests: $(VENV)/tools $(VENV)/built $(VENV)/browser $(FFCV)/built $(MXNET)/built
+python-tests: $(VENV)/tools $(VENV)/built $(VENV)/servers $(VENV)/browser $(FFCV)/built $(MXNET)/built
 	python -m pytest $(PARALLEL)
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
 	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
-stress: $(VENV)/tools $(VENV)/built $(FFCV)/built $(MXNET)/built ## the long and exhaustive tests
+stress: $(VENV)/tools $(VENV)/built $(VENV)/servers $(FFCV)/built $(MXNET)/built ## the long and exhaustive tests
 	python -m pytest -m stress --timeout 7200
 
-bench: $(VENV)/tools $(VENV)/built ## penstock beside its rivals, as one table of ratios
+bench: $(VENV)/tools $(VENV)/built $(VENV)/servers ## penstock beside its rivals, as one table of ratios
 	benchmarks/setup && python -m benchmarks
 
 docs: $(VENV)/tools $(VENV)/built ## renew the tables of formats and of TensorFlow's symbols, run every example of the docs
@@ -81,6 +81,12 @@ $(VENV)/tools: pyproject.toml | $(VENV)/needs
 
 $(VENV)/browser: .ci/needs | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(VENV) browser && touch $@
+
+# What serves objects and files in tests and benchmarks: S3, GCS and the web, all on loopback.
+SERVERS := tests/remote/servers/requirements.txt
+$(VENV)/servers: .ci/needs $(SERVERS) | $(VENV)/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(VENV) servers
+	uv pip install --quiet --no-deps --require-hashes -r $(SERVERS) && touch $@
 
 # ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own.
 $(FFCV)/built: .ci/needs | $(VENV)/needs

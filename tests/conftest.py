@@ -13,6 +13,9 @@ from hypothesis import settings
 
 from reading import SHARED, shared_path
 
+# The servers that tests read from and write to, each started when it is first asked for.
+pytest_plugins = ["remote.servers.fixtures"]
+
 # Output is compared as if it were piped, whatever the width of the terminal.
 os.environ.pop("COLUMNS", None)
 # Deadlines would depend on the load of the machine. The seed is printed if a test fails.

@@ -20,6 +20,7 @@ from penstock.errors import (
     SchemaError as SchemaError,
     StaleIndexError as StaleIndexError,
     StateError as StateError,
+    StorageError as StorageError,
     TruncatedError as TruncatedError,
     UnsupportedError as UnsupportedError,
 )

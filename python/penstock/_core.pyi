@@ -22,6 +22,7 @@ __all__ = [
     "FeatureList",
     "FeatureLists",
     "Features",
+    "Fetch",
     "File",
     "FloatList",
     "Framed",
@@ -36,12 +37,16 @@ __all__ = [
     "MessageMap",
     "MsgpackFacts",
     "MsgpackPlan",
+    "ObjectState",
     "Pixels",
     "PooledBuffer",
+    "RemoteStore",
     "RepeatedMessage",
     "RepeatedScalar",
     "SequenceExample",
+    "StoreError",
     "TarPlan",
+    "Upload",
     "Values",
     "ZlibDeflater",
     "bmp_pixels",
@@ -1055,3 +1060,121 @@ def resize_images(
 
 def change_colours(images: object, change: str, amount: float = 0.0) -> Values:
     """Change pixels of three floats: "to_hsv", "from_hsv", "hue" or "saturation"."""
+
+class StoreError(Exception):
+    """Something could not be done in a store. Its arguments are kind, message, key, start, end, tries and seconds.
+
+    The kind is "missing", "changed", "denied", "exists", "deadline", "unsupported" or "other". `start` and
+    `end` are None where no range was asked for. No argument holds a query string, a header or a secret.
+    """
+
+@final
+class ObjectState:
+    """What identifies one state of an object. Equal states are equal, and can be pickled."""
+
+    def __new__(
+        cls,
+        size: int,
+        etag: str | None = None,
+        version: str | None = None,
+        modified_ms: int | None = None,
+    ) -> ObjectState: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def etag(self) -> str | None:
+        """With its quotes."""
+
+    @property
+    def version(self) -> str | None: ...
+    @property
+    def modified_ms(self) -> int | None:
+        """Milliseconds since 1970."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ge__(self, other: object, /) -> bool: ...
+    def __gt__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __le__(self, other: object, /) -> bool: ...
+    def __lt__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __getnewargs__(self) -> tuple[int, str | None, str | None, int | None]: ...
+
+# `RemoteStore.list` hides the type of this name.
+_Objects: TypeAlias = list[tuple[str, ObjectState]]
+_Names: TypeAlias = list[str]
+
+@final
+class Fetch:
+    """Bytes on their way. Deleting it cancels the requests. In a child of a fork they are asked for again."""
+
+    @property
+    def state(self) -> ObjectState:
+        """The object's state. Of a `first`, it waits for the answer."""
+
+    def ready(self) -> bool:
+        """Whether `wait` would return or raise at once."""
+
+    def wait(self) -> Buffer:
+        """The ranges back to back, each byte checked to be of the state asked for. Raises StoreError."""
+
+@final
+class Upload:
+    """An object that is written in parts. It appears when it is completed, as a whole."""
+
+    @property
+    def id(self) -> str:
+        """The store's name for the upload."""
+
+    def part(self, number: int, data: ReadableBuffer) -> None:
+        """Begin to send a part; if four are on their way, wait for one first. Parts are counted from 0."""
+
+    def complete(self) -> ObjectState:
+        """Make the object of the parts, which must be all from 0."""
+
+    def abort(self) -> None:
+        """Give the upload up, with what was sent. One that is gone is no error."""
+
+@final
+class RemoteStore:
+    """A container in an object store, or a web server. It has a client and threads in each process that uses it."""
+
+    def __new__(
+        cls,
+        url: str,
+        options: dict[str, str],
+        *,
+        credentials: Callable[[], dict[str, str]] | None = None,
+        in_flight_bytes: int = ...,
+        deadline_s: float = 120.0,
+        stall_s: float = 10.0,
+    ) -> RemoteStore:
+        """`url` names the container. `options` go over the environment's; unknown ones are ValueErrors."""
+
+    def head(self, key: str) -> ObjectState: ...
+    def list(self, prefix: str) -> _Objects:
+        """All objects whose keys start with the prefix, sorted by key."""
+
+    def list_folder(self, prefix: str) -> tuple[_Objects, _Names]:
+        """The same up to the next `/` behind the prefix: objects, and folders, whose names end with `/`."""
+
+    def first(self, key: str, start: int, length: int) -> Fetch:
+        """Begin to fetch a range of an object of which nothing is known; its last bytes if `start` is negative.
+
+        Fewer bytes come where the object ends before.
+        """
+
+    def fetch(self, key: str, state: ObjectState, starts: _Arrow, lengths: _Arrow) -> Fetch:
+        """Begin to fetch ranges (uint64) of an object in this state. Any other state is a StoreError, "changed"."""
+
+    def put(self, key: str, data: ReadableBuffer, *, create: bool = False) -> ObjectState:
+        """Write a whole object; with `create`, only if there is none, else StoreError, "exists"."""
+
+    def upload(self, key: str, id: str | None = None) -> Upload:
+        """Begin to write an object in parts, or take up what was begun under this id."""
+
+    def delete(self, key: str) -> None:
+        """Remove an object. One that is not there is no error."""
+
+    def stats(self) -> dict[str, int]:
+        """`requests`, `bytes`, `retries` and `waiting_ns` since this process began to use the store."""

@@ -24,6 +24,14 @@ def _is_plain(word: str) -> bool:
     return not word.startswith("-") or word[2:].replace("-", "").isalpha()
 
 
+def shown(path: str) -> str:
+    """A name for messages: without the query of a web address, which may be a signature."""
+    if not path.startswith(("http://", "https://")):
+        return path
+    bare, query, _ = path.partition("?")
+    return f"{bare}?…" if query else bare
+
+
 def no_folder(number: int | None, folder: str, path: str) -> Exception:
     """The error for a file that cannot be created because its folder is missing. `number` is the errno."""
     if "://" in path:
@@ -33,11 +41,11 @@ def no_folder(number: int | None, folder: str, path: str) -> Exception:
 
 def not_local(path: str) -> UnsupportedError:
     """The error for files that are not on this machine."""
-    hint = "copy the files to this machine, or mount them as a folder, and use those paths"
+    hint = "write to a file on this machine, and upload it"
     if path.startswith("file://"):
         hint = "the path without file://"
     return UnsupportedError(
-        "only files on this machine can be read and written", file=path, hint=hint
+        "this can be done with files on this machine only", file=path, hint=hint
     )
 
 
@@ -77,7 +85,7 @@ class PenstockError(Exception):
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.file = file
+        self.file = None if file is None else shown(file)
         self.record = record
         self.field = field
         self.byte = byte
@@ -91,7 +99,7 @@ class PenstockError(Exception):
             if name not in _FIELDS:
                 raise TypeError(f"unknown fact {name!r}; known: {', '.join(_FIELDS)}")
             if getattr(self, name) is None:
-                setattr(self, name, value)
+                setattr(self, name, shown(value) if name == "file" and value else value)
         return self
 
     def facts(self) -> dict[str, object]:
@@ -170,6 +178,11 @@ class UnsupportedError(PenstockError, NotImplementedError):
 
 class StateError(PenstockError, ValueError):
     """The state of a loader belongs to another dataset."""
+
+
+class StorageError(PenstockError, OSError):
+    """An object store failed, or did not answer in time. The message has the bytes that were requested, the number of
+    attempts and the last cause."""
 
 
 class InternalError(PenstockError):

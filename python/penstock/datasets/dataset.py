@@ -24,7 +24,7 @@ from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.take import take
-from penstock.errors import RecordIndexError, SchemaError, UnsupportedError
+from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
@@ -98,7 +98,9 @@ class Dataset(Opened):
         """The files with their format, record count and size. Counting may build an index."""
         files = self._files
         return [
-            Shard(path, files.format_name(n), files.reader(n).num_records, files.num_bytes(n))
+            Shard(
+                shown(path), files.format_name(n), files.reader(n).num_records, files.num_bytes(n)
+            )
             for n, path in enumerate(files.paths)
         ]
 
@@ -126,7 +128,7 @@ class Dataset(Opened):
     def __repr__(self) -> str:
         first, *others = self.paths
         more = f" and {len(others)} more" if others else ""
-        return f"<penstock.Dataset {first}{more}: {', '.join(self.schema.names)}>"
+        return f"<penstock.Dataset {shown(first)}{more}: {', '.join(self.schema.names)}>"
 
     # -- records --------------------------------------------------------------------------------
 

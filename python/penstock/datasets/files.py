@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
+from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import blocks, kept_schema
@@ -49,6 +50,12 @@ from penstock.storage.skipped import SkippedFile
 
 _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
+AHEAD_SAMPLES = 4
+"""Files of an object store that are opened at the same time to find their schema."""
+AHEAD_FILES = 64
+"""Files of an object store that are opened at the same time."""
+SOON_BYTES = 8 << 20
+"""Bytes of a file of an object store that are requested when it is opened, if all of it will be read."""
 Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
 
@@ -78,6 +85,7 @@ class Files:
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
+        storage.begin(paths[:1])
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -137,6 +145,7 @@ class Files:
         return first
 
     def _schema_alone(self, shard: int) -> pa.Schema:
+        self.begin(range(shard, min(shard + AHEAD_SAMPLES, len(self.paths))))
         return self._open(shard).own.schema
 
     def format_of(self, source: Source) -> Format:
@@ -172,6 +181,15 @@ class Files:
     def reader(self, shard: int) -> Reader:
         """The reader of a file, which is opened if necessary."""
         return self._of(shard).reader
+
+    def begin(self, shards: Iterable[int], *, whole: bool = False) -> None:
+        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order."""
+        paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
+        self.storage.begin(paths, SOON_BYTES if whole and self._is_framed else None)
+
+    @property
+    def _is_framed(self) -> bool:
+        return any(o is not None and isinstance(o.format, FramedFormat) for o in self._opened[:1])
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""
@@ -374,15 +392,27 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            counts: list[int] = []
+            counts = list(self._counts())
             for shard in range(len(self.paths)):
-                counts.append(self.reader(shard).num_records)
                 if self.options.damage != "error":
                     self.uncounted += self.own(shard).uncounted
             if self.listed is not None:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
+
+    def _counts(self) -> Iterator[int]:
+        """The number of records of each file."""
+        shards = range(len(self.paths))
+        if self.storage.reads_at_once is None:
+            return (self.reader(shard).num_records for shard in shards)
+        self.begin(shards[:AHEAD_FILES])
+        return in_order(
+            [lambda: iter(shards)],
+            lambda shard: [self.reader(shard).num_records],
+            lambda count: 0,
+            self.storage.reads_at_once,
+        )
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The shard of each record, and the record's number in that shard."""

@@ -19,6 +19,7 @@ from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for
 from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
@@ -48,6 +49,7 @@ def open(
     dialect: Dialect = "protobuf",
     split: str | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     cache: str | None = None,
     **format_options: Unpack[OpenOptions],
 ) -> Dataset:
@@ -89,7 +91,10 @@ def open(
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
             front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`). Of an HDF5 file
             with groups, the groups that `mask/train` lists.
-        storage: the storage of the files; None for local files.
+        storage: the storage of the files. None for local files, and for names such as s3://bucket/key, gs://, az://
+            and https://, which are read in place (docs/guide/object-stores.md).
+        storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
+            come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
         cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
             files of another storage.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
@@ -118,7 +123,7 @@ def open(
     _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage or LocalStorage()
+    place = storage or storage_for(source, storage_options)
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True
@@ -145,7 +150,7 @@ def open(
         "overlays": overlays,
         "hive": folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
-        "storage": storage,
+        "storage": None if isinstance(place, LocalStorage) else place,
         "format_options": options,
     }
     dataset = dataset_of(call, listed, skipped)

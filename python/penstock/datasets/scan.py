@@ -44,6 +44,8 @@ Result = tuple[int, Read | SkippedRegion | list[Part]]
 """The number of a shard, and records, a skipped region, or parts that remain to be decoded."""
 Failed = tuple[int, Exception]
 """The number of a shard, and an error, which is raised only if reading gets that far."""
+_SHARDS_AHEAD = 12
+"""Files of an object store that a scan begins to open before it reads them."""
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
@@ -180,7 +182,10 @@ class _Scan:
         return min(2 * self._taken_bytes, BUDGET_BYTES) if self._taken_bytes else -1
 
     def _tasks(self, shard: int) -> Iterator[Task]:
-        reader = self._dataset.files.reader(shard)
+        files = self._dataset.files
+        if not self._is_cautious:
+            files.begin(range(shard, min(shard + _SHARDS_AHEAD, len(files.paths))), whole=True)
+        reader = files.reader(shard)
         found = reader.found_by(self._threads)
         while shard not in self._stopped and (stretch := next(found, None)) is not None:
             yield shard, reader, stretch

@@ -15,6 +15,7 @@ from penstock.columns.selection import Selection
 from penstock.columns.types import IN_PARTS, storage_of
 from penstock.contract.format import Chunk
 from penstock.datasets._opened import Opened
+from penstock.engine.pipeline import in_order
 from penstock.errors import FormatError, RecordIndexError, StaleIndexError
 
 Picked = tuple[Chunk[Any], Selection]
@@ -42,10 +43,14 @@ def take(
     # Visit each shard once, then restore the requested order.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
-    parts = [
-        _from_shard(dataset, shard, local[order[shards[order] == shard]], columns, watch, lend)
-        for shard in touched
-    ]
+    dataset.files.begin(touched)
+
+    def part(shard: int) -> Iterator[pa.RecordBatch]:
+        chosen = local[order[shards[order] == shard]]
+        yield _from_shard(dataset, shard, chosen, columns, watch, lend)
+
+    at_once = min(dataset.files.storage.reads_at_once or 1, len(touched))
+    parts = list(in_order([lambda: iter(touched)], part, lambda batch: 0, at_once))
     if lend and any(part.schema != parts[0].schema for part in parts):
         parts = [as_lent(part) for part in parts]  # shards of several formats
     joined = join(parts)

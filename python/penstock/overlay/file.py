@@ -25,6 +25,7 @@ small read. An overlay without fields has no blocks. A file gets its name only w
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import string
@@ -45,7 +46,15 @@ from penstock.columns.regroup import Regroup
 from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_batch, own_types
 from penstock.engine.locks import Lock
-from penstock.errors import ChangedError, ChecksumError, FormatError, SchemaError, TruncatedError
+from penstock.errors import (
+    ChangedError,
+    ChecksumError,
+    FormatError,
+    SchemaError,
+    StorageError,
+    TruncatedError,
+    shown,
+)
 from penstock.limits import Limits
 from penstock.overlay.identity import Identity
 from penstock.overlay.view import Changes
@@ -157,6 +166,11 @@ def _listed(shard: str, storage: Storage) -> list[str]:
         listed = storage.list(folder_of(shard))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except StorageError as error:
+        if error.errno == errno.EACCES:
+            return []  # whoever may read an object may not be allowed to list objects
+        error.file = shown(shard)
+        raise
     return [path for path in listed if path.endswith(SUFFIX)]
 
 

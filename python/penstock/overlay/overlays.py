@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Format, Options, Reader
 from penstock.contract.opening import open_shard
+from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError, StaleIndexError, command
 from penstock.limits import Limits
 from penstock.overlay.file import BlockCache, Overlay, find
@@ -26,7 +27,14 @@ class Overlays:
 
     def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
         cache = BlockCache()
-        self._shards = [find(path, storage, limits, cache) for path in paths]
+        self._shards = list(
+            in_order(
+                [lambda: iter(paths)],
+                lambda path: [find(path, storage, limits, cache)],
+                lambda found: 0,
+                storage.reads_at_once or 1,
+            )
+        )
         self._views = [View(overlays) for overlays in self._shards]
         self._refuse_different_changes(paths)
         self.fields: dict[str, pa.Field] = {}

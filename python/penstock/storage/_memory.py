@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from penstock import _core
-from penstock.storage.base import Source
+from penstock.storage.base import Source, Storage
 
 
 class MemorySource(Source):
@@ -19,7 +19,7 @@ class MemorySource(Source):
         return self._buffer.slice(start, length)
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """Files in memory, by path. To simulate a changed file, change `files` and open the file again.
 
     Example:

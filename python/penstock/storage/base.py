@@ -24,6 +24,8 @@ class Source(ABC):
 
     path: str
     size: int
+    storage: Storage | None = None
+    """Where it is, if that is not this machine."""
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -44,6 +46,11 @@ class Source(ABC):
         contents. Call this after the reads. `may_grow` allows appended bytes, if the bytes that were read were compared
         with checksums."""
 
+    def identity(self) -> tuple[int, int, int, int]:
+        """Four numbers that change with any write to the file: unsigned, unsigned, signed and signed 64 bit integers.
+        All 0 if the storage reports nothing of that kind, or if the file was replaced."""
+        return 0, 0, 0, 0
+
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
@@ -63,12 +70,16 @@ class SourceView(Source):
         self._source = source
         self.path = source.path
         self.size = source.size
+        self.storage = source.storage
 
     def check_unchanged(self, *, may_grow: bool) -> None:
         self._source.check_unchanged(may_grow=may_grow)
 
     def check_read(self, *, may_grow: bool) -> None:
         self._source.check_read(may_grow=may_grow)
+
+    def identity(self) -> tuple[int, int, int, int]:
+        return self._source.identity()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
@@ -114,24 +125,45 @@ class Sink(Protocol):
         ...
 
 
-class Storage(Protocol):
+class Storage(ABC):
     """A place that stores files."""
 
-    def source(self, path: str, *, mmap: bool = False) -> Source: ...
+    reads_at_once: int | None = None
+    """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
-    def sink(self, path: str, *, overwrite: bool = False) -> Sink: ...
+    @abstractmethod
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        """Open a file."""
+        ...
 
+    @abstractmethod
+    def sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        """Create a file to write."""
+        ...
+
+    @abstractmethod
     def list(self, folder: str) -> list[str]:
         """Full paths of the files directly in a folder, sorted, without penstock's own files."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    @abstractmethod
+    def exists(self, path: str) -> bool:
+        """Whether there is a file with this path."""
+        ...
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
+        """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for
+        storage with slow access; by default it does nothing."""
+        del paths, length
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:
     """Open the file of this name that is in the same folder as another file. None if there is no such file."""
     other = os.path.join(os.path.dirname(path), name)
-    return storage.source(other) if storage.exists(other) else None
+    try:
+        return storage.source(other)
+    except (FileNotFoundError, KeyError):
+        return None
 
 
 @contextmanager

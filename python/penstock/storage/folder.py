@@ -206,6 +206,10 @@ class Folder(Source):
         self._root = os.path.realpath(path)
         self._list(follow_links=False)
 
+    def identity(self) -> tuple[int, int, int, int]:
+        now = os.stat(self.path)
+        return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
     def follow_links(self) -> None:
         """List the folder again, with the files and folders to which links lead, wherever they are. A link to a folder
         that it is in is skipped."""

@@ -99,6 +99,12 @@ class LocalSource(Source):
             hint="open the data again",
         )
 
+    def identity(self) -> tuple[int, int, int, int]:
+        if self.was_replaced():
+            return 0, 0, 0, 0
+        now = os.stat(self.path)
+        return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
     def was_rewritten(self) -> bool:
         then = self._opened
         try:
@@ -150,7 +156,7 @@ class FrontPart(SourceView):
         return self._source.gather(starts, lengths)
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """The local file systems of this machine."""
 
     _most = 0o777

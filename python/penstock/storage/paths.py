@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from penstock.errors import LimitError, UnsupportedError, not_local
+from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
+from penstock.storage._object_names import (
+    is_folder_name,
+    is_object_pattern,
+    matching_objects,
+    objects_below,
+)
 from penstock.storage._patterns import is_pattern, matching
 from penstock.storage.base import Storage, no_longer_names
 from penstock.storage.folder import holds_images, is_companion
 from penstock.storage.hidden import is_own
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
+from penstock.storage.objects import ObjectStorage
 from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
 from penstock.storage.skipped import (
     BROKEN_LINK,
@@ -30,6 +37,7 @@ from penstock.storage.skipped import (
     SkippedFile,
     why_not_data,
 )
+from penstock.storage.urls import is_url
 
 _COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
@@ -108,6 +116,9 @@ def _expand_item(item: Any, how: _How) -> list[str]:
 
 
 def _expand_text(path: str, how: _How) -> list[str]:
+    if isinstance(how.storage, ObjectStorage) and is_url(path):
+        named = [name for part in path.split("::") for name in braces(part)]
+        return [found for name in named for found in _expand_url(name, how, how.storage)]
     if how.storage.exists(path):
         listed = shard_list(path, how.storage)
         if listed is None:
@@ -126,15 +137,44 @@ def _expand_text(path: str, how: _How) -> list[str]:
     return [found for name in names for found in _expand_one(name, how)]
 
 
+def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
+    """The objects that a URL names. The name of an object is trusted: nothing is requested to see whether it exists."""
+    counted = _COUNTED.match(path)
+    if counted is not None and counted["count"] != "*":
+        return _numbered(path, counted)
+    if counted is not None:
+        stem, rest = counted["stem"], counted["rest"]
+        fellow = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(rest)}")
+        listed = matching_objects(f"{stem}-*-of-*{rest}", storage, how.skipped)
+        found = [name for name in listed if fellow.fullmatch(name)]
+        if not found:
+            raise FileNotFoundError(f"{path}: no object matches")
+        return _complete(found)
+    if is_object_pattern(path):
+        found = matching_objects(path, storage, how.skipped)
+        if not found:
+            raise FileNotFoundError(f"{shown(path)}: no object matches{_left_out(how)}")
+        return _one_set(found, how)
+    if is_folder_name(path):
+        found = objects_below(path, storage, how.skipped)
+        if found:
+            return _one_set(_without_companions(found, how) or found, how)
+        if path.endswith("/"):
+            raise FileNotFoundError(f"{path}: no data in this folder{_left_out(how)}")
+    return [path]
+
+
 def _expand_one(path: str, how: _How) -> list[str]:
+    if isinstance(how.storage, ObjectStorage) and is_url(path):
+        return _expand_url(path, how, how.storage)
+    if is_url(path):
+        raise not_local(path)
     if os.path.isdir(path):
         if how.is_folder or holds_images(path):
             return [path.rstrip("/") or path]
         return _in_folder(path, how)
     if how.storage.exists(path):
         return [path]
-    if "://" in path:
-        raise not_local(path)
     counted = _COUNTED.match(path)
     if counted is not None:
         return _counted(path, counted)
@@ -296,19 +336,24 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
         return _complete(found)
-    total = int(count)
-    if not 0 < total <= MOST_NAMES:
-        raise FileNotFoundError(
-            f"{path}: no such file (a set of shards has 1 to {MOST_NAMES} of them)"
-        )
-    width = max(5, len(str(total)))
-    names = [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
+    names = _numbered(path, match)
     for name in names:
         if not os.path.exists(name):
             raise FileNotFoundError(
                 errno.ENOENT, f"no such file, although {path} includes it", name
             )
     return names
+
+
+def _numbered(path: str, match: re.Match[str]) -> list[str]:
+    """The names of a numbered set, `name@N`."""
+    stem, total, rest = match["stem"], int(match["count"]), match["rest"]
+    if not 0 < total <= MOST_NAMES:
+        raise FileNotFoundError(
+            f"{path}: no such file (a set of shards has 1 to {MOST_NAMES} of them)"
+        )
+    width = max(5, len(str(total)))
+    return [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
 
 
 def _complete(paths: list[str]) -> list[str]:

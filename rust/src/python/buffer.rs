@@ -42,7 +42,7 @@ pub(super) fn joined(py: Python<'_>, parts: &[Buffer]) -> PyResult<PyBuffer> {
 #[pymethods]
 impl PyBuffer {
     #[staticmethod]
-    fn from_bytes(data: Bound<'_, PyBytes>) -> Self {
+    pub(super) fn from_bytes(data: Bound<'_, PyBytes>) -> Self {
         let bytes = data.as_bytes();
         let (pointer, length) = (NonNull::from(bytes).cast::<u8>(), bytes.len());
         let owner = Arc::new(Borrowed(data.unbind()));

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 
 from penstock import _core
-from penstock.columns.numbers import as_numpy
+from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.errors import StaleIndexError
 from penstock.framing.framings import Framing, Read
 from penstock.framing.index.sidecar import Index, SeekPoint, state_now
@@ -34,6 +34,9 @@ _FRONT_BYTES = 64 << 20
 """The same limit after records were appended. It is lower because records may be appended again and again."""
 _REMOTE_BYTES = 4 << 20
 """The most bytes to read from a file that is not on this machine."""
+_HEAD_BYTES = 64 << 10
+_ENDS_BYTES = 64
+"""`Framing.agrees` looks at the first `_HEAD_BYTES` of a record, or, if the framing has checksums, only at both ends."""
 _PIECE_BYTES = 4 << 20
 _INFLATED_BYTES = 16 << 20
 """Up to this size, the data after a seek point is inflated to examine it: the points of an invalid sidecar may be
@@ -69,7 +72,9 @@ def was_written(index: Index, source: Source) -> bool:
     writer does not store the file's state; the file is then compared with the time when the index was made."""
     now = state_now(source)
     if not now.is_known:
-        return False  # it is not on this machine
+        return False  # the storage reports nothing
+    if source.storage is not None:
+        return index.state != now  # the state of an object has no time
     return index.state != now if index.state.is_known else now.mtime_ns > index.made_ns
 
 
@@ -85,7 +90,34 @@ def fits(index: Index, source: Source, framing: Framing) -> bool:
 def _agreeing(index: Index, source: Source, framing: Framing) -> float:
     """The share of sampled records that are where the index says; 0 if there are no records."""
     records = _spread(index.num_records, _SAMPLES)
-    return sum(_agrees(index, source, framing, record) for record in records) / max(len(records), 1)
+    read = (
+        source.read if source.storage is None else _read_together(index, source, framing, records)
+    )
+    agreeing = sum(_agrees(index, source, framing, record, read) for record in records)
+    return agreeing / max(len(records), 1)
+
+
+def _read_together(index: Index, source: Source, framing: Framing, records: list[int]) -> Read:
+    """Read the bytes that `Framing.agrees` looks at, for all of these records in one call."""
+    limit = min(index.data_bytes, source.size)
+    begins = np.minimum(index.starts[records], np.uint64(limit))
+    ends = np.minimum(index.starts[np.asarray(records, np.int64) + 1], np.uint64(limit))
+    most = np.uint64(_ENDS_BYTES if framing.is_checked else _HEAD_BYTES)
+    sizes = np.minimum(ends - np.minimum(begins, ends), most)
+    starts, lengths = begins, sizes
+    if framing.is_checked:
+        starts, lengths = np.concatenate([begins, ends - sizes]), np.concatenate([sizes, sizes])
+    held = source.gather(as_arrow(starts), as_arrow(lengths))
+    at = np.cumsum(lengths) - lengths
+    places = list(zip(starts.tolist(), lengths.tolist(), at.tolist(), strict=True))
+
+    def read(start: int, length: int) -> _core.Buffer:
+        for begin, size, place in places:
+            if begin <= start and start + length <= begin + size:
+                return held.slice(place + start - begin, length)
+        return source.read(start, length)
+
+    return read
 
 
 def _is_rewritten(
@@ -164,11 +196,13 @@ def _spread(count: int, most: int) -> list[int]:
     return [i * (count - 1) // (most - 1) for i in range(most)]
 
 
-def _agrees(index: Index, source: Source, framing: Framing, record: int) -> bool:
+def _agrees(
+    index: Index, source: Source, framing: Framing, record: int, read: Read | None = None
+) -> bool:
     start, end = int(index.starts[record]), int(index.starts[record + 1])
     if not start < end <= index.data_bytes:
         return False
-    return framing.agrees(source.read, start, end, int(index.checksums[record]))
+    return framing.agrees(read or source.read, start, end, int(index.checksums[record]))
 
 
 def _chosen(index: Index, source: Source, most_bytes: int = _COMPARED_BYTES) -> list[int]:

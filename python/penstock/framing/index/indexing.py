@@ -28,8 +28,9 @@ from penstock.framing.streams.forward import ForwardStream
 from penstock.framing.streams.gzip_members import Member
 from penstock.framing.streams.inflated import POINT_BYTES, InflatedStream
 from penstock.framing.streams.stream import Stream
-from penstock.storage.base import Source
+from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalSource, LocalStorage
+from penstock.storage.urls import is_url
 from penstock.tuned import GZIP_GROUP_BYTES
 
 ENDLESS = 1 << 62
@@ -40,7 +41,7 @@ def load_index(shard: OpenShard) -> Index | None:
     source, options = shard.source, shard.options
     if options.index == "never" or not has_place(source, options.index):
         return None
-    storage = LocalStorage()
+    storage = source.storage or LocalStorage()
     state = sidecar.state_of(source)
     kept = _kept(source.path, options.index, storage, state)
     for folder, index in chain(kept, _left(source.path, options.index, storage)):
@@ -61,9 +62,7 @@ def load_index(shard: OpenShard) -> Index | None:
     return None
 
 
-def _kept(
-    path: str, kept: str, storage: LocalStorage, state: State
-) -> list[tuple[str | None, Index]]:
+def _kept(path: str, kept: str, storage: Storage, state: State) -> list[tuple[str | None, Index]]:
     """The sidecars of a file and their folders. A sidecar that was stored for the file's present state comes first."""
     found: list[tuple[str | None, Index]] = []
     for folder in sidecar.folders(kept):
@@ -74,8 +73,10 @@ def _kept(
     return found
 
 
-def _left(path: str, kept: str, storage: LocalStorage) -> Iterator[tuple[str | None, Index]]:
+def _left(path: str, kept: str, storage: Storage) -> Iterator[tuple[str | None, Index]]:
     folder = sidecar.folders(kept)[0]
+    if is_url(path):
+        return
     left = ahead.left_of(path, folder)
     with suppress(OSError, StaleIndexError):
         if left is not None:
@@ -97,13 +98,14 @@ def _of_this_state(shard: OpenShard, index: Index) -> Index | None:
 
 
 def has_place(source: Source, kept: str) -> bool:
-    """Whether a file can have a sidecar. A file in another storage needs an explicit folder for it. A file that was
-    replaced cannot have one, because a sidecar of that name belongs to its replacement."""
+    """Whether a file can have a sidecar. A file in a storage of the user's own needs an explicit folder for it. A file that
+    was replaced cannot have one, because a sidecar of that name belongs to its replacement."""
     if source.was_replaced():
         return False
     # For example standard input, opened by a shell.
     is_open_file = source.path.startswith(("/dev/fd/", "/dev/std", "/proc/"))
-    return kept not in ("auto", "beside") or (isinstance(source, LocalSource) and not is_open_file)
+    is_known = isinstance(source, LocalSource) or source.storage is not None
+    return kept not in ("auto", "beside") or (is_known and not is_open_file)
 
 
 def _extended(shard: OpenShard, index: Index) -> Index | None:
@@ -151,7 +153,7 @@ def build_index(shard: OpenShard) -> Index:
         begun = time.monotonic()
         index, whole = _found_index(shard)
         if whole:
-            _save_index(index, shard.source.path, kept, time.monotonic() - begun)
+            _save_index(index, shard.source, kept, time.monotonic() - begun)
         return index
 
 
@@ -169,10 +171,11 @@ def _found_index(shard: OpenShard) -> tuple[Index, bool]:
     return index, whole
 
 
-def _save_index(index: Index, data_path: str, kept: str, seconds: float) -> None:
+def _save_index(index: Index, source: Source, kept: str, seconds: float) -> None:
     """Save an index that took `seconds` to build. Without an explicit folder, an OSError is ignored."""
+    data_path = source.path
     try:
-        path = sidecar.keep_read(index, data_path, LocalStorage(), kept)
+        path = sidecar.keep_read(index, data_path, source.storage or LocalStorage(), kept)
     except OSError:
         if kept not in ("auto", "beside"):
             raise

@@ -32,6 +32,7 @@ from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import SIDECAR_SUFFIX, hidden
 from penstock.storage.local import LocalSource, LocalStorage, sink_for
+from penstock.storage.urls import is_url
 
 _POINT = struct.Struct("<QQII")
 _WINDOW_BYTES = 32 << 10
@@ -122,7 +123,7 @@ def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -
         return hidden(data_path, suffix)
     import hashlib  # costs 3 ms at import, and is rarely needed
 
-    full = os.path.abspath(data_path)
+    full = data_path if is_url(data_path) else os.path.abspath(data_path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     name = f"{os.path.basename(full)}.{digest}"
     return hidden(os.path.join(folder, name), suffix)
@@ -138,6 +139,8 @@ def state_of(source: Source) -> State:
     if a later change could still get the same timestamp, if another file has replaced the open one, or if the system
     reports no state."""
     state = state_now(source)
+    if source.storage is not None:
+        return state  # the state of an object is no time
     # The file has not changed since it was opened, and the clock has ticked since.
     is_as_opened = isinstance(source, LocalSource) and source.written_ns == state.mtime_ns
     if is_as_opened or abs(time.time_ns() - state.mtime_ns) > _TICK_NS:
@@ -148,20 +151,16 @@ def state_of(source: Source) -> State:
 def state_now(source: Source) -> State:
     """Like `state_of`, but known even if a later change could get the same timestamp. Use it only to compare with a
     stored state."""
-    if source.was_replaced():
-        return UNKNOWN
     try:
-        told = os.stat(source.path)
+        return State(*source.identity())
     except OSError:
         return UNKNOWN
-    return State(told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
 
 
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path. Create a missing folder."""
     path = path_for(data_path, folder)
-    if isinstance(storage, LocalStorage):
-        make_place(index, folder)
+    make_place(index, folder)
     sink = sink_for(storage, path, data_path)
     try:
         write_to(sink, index)
@@ -203,6 +202,8 @@ def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
         path = path_for(data_path, kept)
         return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
     beside = path_for(data_path, None)
+    if is_url(data_path) and kept == "auto":
+        return save(index, data_path, storage, cache_folder())
     if (kept == "beside" or storage.exists(beside)) and not has_blocks(beside, storage):
         return keep(index, data_path, storage, None)
     cached = path_for(data_path, cache_folder())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +25,7 @@ from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source, Storage
 from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand
 from penstock.verbs.check import textindex
 from penstock.verbs.progress import Progress
@@ -50,6 +51,7 @@ def index(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Build missing and invalid indexes, and store them next to their files.
 
@@ -69,6 +71,7 @@ def index(
         force: also rebuild valid indexes, and indexes with checksums whose file was rewritten.
         threads: the number of shards to index in parallel; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        storage_options: as for `open`.
 
     Returns:
         The paths of the sidecars, one per shard, in the order of the shards. Files that store the positions of their
@@ -88,7 +91,7 @@ def index(
     """
     if text not in (None, False, True, "dali", "mxnet"):
         raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
-    place = storage or LocalStorage()
+    place = storage or storage_for(source, storage_options)
     paths = expand(source, place).paths
     if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
         raise ValueError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +18,7 @@ from penstock.contract.format import Chunk, Format, Options, Reader, Writer
 from penstock.contract.opening import open_shard
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads, in_order
-from penstock.errors import LimitError, PenstockError, UnsupportedError, not_local
+from penstock.errors import LimitError, PenstockError, UnsupportedError
 from penstock.framing.damage import DamageScan, Found, FoundFrames
 from penstock.framing.format import FramedFormat
 from penstock.framing.framings import Framing
@@ -32,7 +32,9 @@ from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
+from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, index_option
+from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.check.index import bytes_of
 from penstock.verbs.check.verify import (
@@ -66,6 +68,7 @@ def repair(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
     """Write every verified record to new files, and report the lost records.
@@ -89,6 +92,7 @@ def repair(
         limits: as for `open`.
         threads: the number of threads that read and compress; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        storage_options: as for `open`.
         **format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
@@ -108,14 +112,29 @@ def repair(
     """
     if (into is None) == (not in_place):
         raise ValueError("repair takes either into= or in_place=True")
-    place, index, threads = storage or LocalStorage(), index_option(index), checked_threads(threads)
+    place, index, threads = (
+        storage or storage_for(source, storage_options),
+        index_option(index),
+        checked_threads(threads),
+    )
     paths = expand(source, place).paths
     targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
     options = Options(
         limits=limits_from(limits), stores_index=False, format_options=dict(format_options)
     )
+    new_place = place if storage or into is None else storage_for(targets, storage_options)
     work = _Work(
-        place, options, format, index, salvage, payloads, overwrite, in_place, threads, progress
+        place,
+        new_place,
+        options,
+        format,
+        index,
+        salvage,
+        payloads,
+        overwrite,
+        in_place,
+        threads,
+        progress,
     )
     work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
@@ -125,8 +144,11 @@ def repair(
 
 
 def _targets(source: Any, paths: list[str], into: str) -> list[str]:
-    if "://" in into:
-        raise not_local(into)
+    if is_url(into):
+        if len(paths) > 1 or into.endswith("/"):
+            into = into.rstrip("/") + "/"
+            return [into + os.path.basename(path) for path in paths]
+        return [into]
     is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
     if not is_folder:
         targets = [into]
@@ -157,6 +179,9 @@ def _names(source: Any, paths: list[str]) -> list[str]:
 @dataclass
 class _Work:
     storage: Storage
+    """Where the files are."""
+    new_storage: Storage
+    """Where the repaired files go."""
     options: Options
     format: str | None
     index: bool | str
@@ -214,13 +239,16 @@ class _Work:
     def _write(self, saving: _Saving, kind: Format, path: str, target: str) -> None:
         types = self._types_of(path, kind)
         replaces = self.overwrite or self.in_place
-        if not isinstance(self.storage, LocalStorage):
-            self._save(saving, kind, target, self.storage.sink(target, overwrite=replaces), types)
+        if not isinstance(self.new_storage, LocalStorage):
+            self._save(
+                saving, kind, target, self.new_storage.sink(target, overwrite=replaces), types
+            )
             return
         with _alone_at(target) as hidden:
             if not replaces:
                 refuse_existing([target])
-            storage = self.storage.no_more_open_than([path])
+            here = [path] if isinstance(self.storage, LocalStorage) else []
+            storage = self.new_storage.no_more_open_than(here)
             if kind.info.is_folder:
                 sink = storage.folder_sink(target, overwrite=replaces)
             else:
@@ -247,11 +275,11 @@ class _Work:
 
     def _keep_indexes(self, made: Index | None, kind: Format, target: str, sink: Sink) -> None:
         if made is not None and self.index is not False and not isinstance(sink, LocalSink):
-            sidecar.save(made, target, self.storage, self._index_folder)
+            sidecar.save(made, target, self.new_storage, self._index_folder)
         elif self.in_place and (made is None or self.index is False):
             sidecar.discard(target)
         if made is not None and made.layout != "none" and (self.in_place or self.overwrite):
-            textindex.follow(kind, made, target, self.storage)
+            textindex.follow(kind, made, target, self.new_storage)
 
     @property
     def _index_folder(self) -> str | None:
@@ -264,7 +292,7 @@ class _Work:
         if not (types and isinstance(sink, LocalSink)):
             return None
         sink.finish()
-        return kept_schema.index_of_others(sink.temporary, self.storage, types)
+        return kept_schema.index_of_others(sink.temporary, self.new_storage, types)
 
     def _index_ahead(
         self, made: Index | None, sink: Sink, target: str
@@ -272,9 +300,9 @@ class _Work:
         """Write the index of a new local file to disk before the file gets its name."""
         if made is None or self.index is False or not isinstance(sink, LocalSink):
             return nullcontext()
-        assert isinstance(self.storage, LocalStorage), "its files have such sinks"
+        assert isinstance(self.new_storage, LocalStorage), "its files have such sinks"
         sink.finish()
-        return ahead.save(made, sink.temporary, target, self.storage, self._index_folder)
+        return ahead.save(made, sink.temporary, target, self.new_storage, self._index_folder)
 
     def tell(self, num_records: int, num_bytes: int = 0) -> None:
         """Report progress: the records done in the current file, and the bytes done since the last call."""

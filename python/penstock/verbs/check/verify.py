@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from penstock.limits import Limits, limits_from, raise_limit
 from penstock.overlay.file import has_overlays
 from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
-from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, reading_index
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check.index import bytes_of
@@ -64,6 +64,7 @@ def verify(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
     """Check all bytes of files that can be checked, and report all damage.
@@ -86,6 +87,7 @@ def verify(
         limits: as for `open`.
         threads: the number of threads that read; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        storage_options: as for `open`.
         format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
@@ -101,7 +103,7 @@ def verify(
         >>> report.ok, report.num_records
         (True, 3)
     """
-    place = storage or LocalStorage()
+    place = storage or storage_for(source, storage_options)
     follows = format_options.get("follow_links") is True
     paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)

@@ -19,6 +19,7 @@ from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import SchemaError, UnsupportedError, not_local
 from penstock.overlay.view import Changes
+from penstock.storage.local import LocalStorage
 from penstock.storage.paths import index_option
 from penstock.verbs.fields._baking import baking, bare, left_to_bake, remove_overlays
 from penstock.verbs.fields._beside import (
@@ -382,6 +383,12 @@ def _rewrite(
 ) -> Summary:
     if (into is None) == (not in_place):
         raise ValueError("pass either into= or in_place=True")
+    if not isinstance(dataset.files.storage, LocalStorage):
+        raise UnsupportedError(
+            "records of an object cannot be rewritten",
+            file=dataset.paths[0],
+            hint="penstock convert SOURCE HERE copies it to this machine; change the copy",
+        )
     if dataset.files.overlays is not None and not edit.is_baking:
         raise UnsupportedError(
             "these files have overlays, which would be lost",

@@ -151,7 +151,10 @@ def _shards(source: Any) -> tuple[list[str], LocalStorage]:
 
 def _local(storage: Any) -> LocalStorage:
     if not isinstance(storage, LocalStorage):
-        raise UnsupportedError("only local files can have overlays")
+        raise UnsupportedError(
+            "only files on this machine can have new overlays",
+            hint="into=..., which writes new files on this machine",
+        )
     return storage
 
 

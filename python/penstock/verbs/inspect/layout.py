@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
 from penstock.storage.base import Source, Storage
-from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand
 
 _MOST_NAME = 40
@@ -92,6 +92,7 @@ def layout(
     format: str | None = None,
     limits: Limits | dict[str, int] | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Layout:
     """Show which bytes of a file are what: headers, tables, footers, and the parts of one record.
@@ -107,6 +108,7 @@ def layout(
         format: the format's name; None detects it from the content.
         limits: limits on the memory that the file may request, as for `penstock.open`.
         storage: the storage of the file; None for this machine.
+        storage_options: as for `open`.
         format_options: options of the format, as for `penstock.open`.
 
     Returns:
@@ -126,7 +128,7 @@ def layout(
         True
     """
     record = checked_count("record", record, 0)
-    store = storage or LocalStorage()
+    store = storage or storage_for(source, storage_options)
     path = _one_path(source, store)
     options = Options(
         limits=limits_from(limits),

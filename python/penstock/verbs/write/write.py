@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
@@ -25,13 +25,14 @@ from penstock.contract.format import (
 from penstock.contract.keywords import WriteOptions
 from penstock.contract.options import options_from
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import UnsupportedError, not_local
+from penstock.errors import UnsupportedError
 from penstock.framing.index import sidecar
 from penstock.framing.index.kept_schema import of_written
 from penstock.limits import checked_count
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import private_beside
+from penstock.storage.objects import refuse_web_target, storage_for
 from penstock.storage.paths import index_option
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.shards import (
@@ -62,6 +63,7 @@ def write(
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **format_options: Unpack[WriteOptions],
 ) -> Summary:
     """Write records to one file or several files.
@@ -92,7 +94,8 @@ def write(
             float32 for a float64 in a TFRecord, and `Summary.notes` reports it.
         threads: the number of threads; None for all cores.
         progress: called with the number of records so far and the total (or None).
-        storage: the storage of the files; None for this machine.
+        storage: the storage of the files. None for this machine, and for names such as s3://bucket/key.
+        storage_options: as for `open`.
         **format_options: options of the format, see its page; an unknown option is an error.
 
     Returns:
@@ -108,12 +111,12 @@ def write(
         >>> ps.write({"label": [3, 1, 2]}, "labels.tfrecord", overwrite=True).num_records
         3
     """
-    target = _checked_target(data, path, storage)
+    target = _checked_target(data, path)
     num_shards, shard_records, shard_bytes = check_cuts(num_shards, shard_records, shard_bytes)
     index = index_option(index)
     given = dict(format_options)
     kind, options = format_and_options(target, format, compression, given, exact=exact)
-    storage = LocalStorage() if storage is None else storage
+    storage = storage or storage_for(target, storage_options)
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
     is_sharded = (num_shards, shard_records, shard_bytes) != (None, None, None)
@@ -149,12 +152,11 @@ def write(
             raise
 
 
-def _checked_target(data: Any, path: Any, storage: Storage | None) -> str:
+def _checked_target(data: Any, path: Any) -> str:
     if isinstance(data, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
         raise TypeError("the data comes first, then the path: ps.write(data, path)")
     target = os.fspath(path)
-    if storage is None and "://" in target:
-        raise not_local(target)
+    refuse_web_target(target)
     return target
 
 

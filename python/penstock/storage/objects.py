@@ -1,0 +1,211 @@
+"""Files in object stores and on web servers, read by range requests of the client in Rust (`_core.RemoteStore`).
+
+An object is pinned when it is opened: its first bytes, its size and what identifies its state come from one request, and
+every later request is for that state only. If the object is replaced, reading raises a ChangedError and never mixes two
+objects. There is no request to find out whether an object exists before it is read.
+
+Threads that wait for requests need no core, so readers use more of them (`reads_at_once`).
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from penstock import _core
+from penstock.engine.locks import Lock
+from penstock.errors import UnsupportedError, shown
+from penstock.storage._object_sink import ObjectSink
+from penstock.storage._object_source import AHEAD, HEAD_BYTES, ObjectSource, translated
+from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.hidden import is_own
+from penstock.storage.local import LocalStorage
+from penstock.storage.storage_options import StorageOptions
+from penstock.storage.urls import is_url, is_web, split_url
+
+_KEPT_HEADS = 64
+"""The first bytes of so many objects are kept, for opening them again."""
+READS_AT_ONCE = 32
+"""Shards that are read at the same time."""
+
+
+class ObjectStorage(Storage):
+    """The objects of any number of buckets and web servers. Paths that are not URLs are local files.
+
+    Args:
+        options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
+    """
+
+    reads_at_once = READS_AT_ONCE
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
+        self._local = LocalStorage()
+        self._stores: dict[str, _core.RemoteStore] = {}
+        self._opening: dict[str, tuple[_core.Fetch, int]] = {}
+        self._listings: dict[str, list[str]] = {}
+        """What was listed so far, by prefix."""
+        self._states: dict[str, _core.ObjectState] = {}
+        self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
+        self._pid = os.getpid()
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectStorage, (self.options,)
+
+    def store(self, path: str) -> tuple[_core.RemoteStore, str]:
+        """The client for a path, and the key of the object."""
+        url = split_url(path)
+        with self._lock:
+            found = self._stores.get(url.container)
+            if found is None:
+                found = _core.RemoteStore(url.container, dict(self.options))
+                self._stores[url.container] = found
+        return found, url.key
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
+        size = max(length or 0, HEAD_BYTES)
+        for path in paths:
+            with self._lock:
+                self._forget_after_fork()
+                if not is_url(path) or path in self._opening or path in self._states:
+                    continue
+            if not AHEAD.take(size):
+                return
+            store, key = self.store(path)
+            with translated(path):
+                opening = store.first(key, 0, size), size
+            with self._lock:
+                self._opening[path] = opening
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        """Open an object. As long as this storage is used, the same path is the same state of the object."""
+        if not is_url(path):
+            return self._local.source(path, mmap=mmap)
+        if mmap:
+            raise UnsupportedError(
+                "an object cannot be mapped into memory",
+                file=shown(path),
+                hint="leave out mmap=True",
+            )
+        store, key = self.store(path)
+        with self._lock:
+            self._forget_after_fork()
+            state, head = self._states.get(path), self._heads.get(path)
+            fetch, size = self._opening.pop(path, (None, 0))
+        first: _core.Buffer | None = head
+        if state is None:
+            with translated(path):
+                fetch = fetch or store.first(key, 0, HEAD_BYTES)
+                try:
+                    first = fetch.wait()
+                finally:
+                    AHEAD.give_back(size)
+            state = fetch.state
+        elif head is None:
+            first = ObjectSource(self, store, path, key, state, None).request(
+                [0], [min(HEAD_BYTES, state.size)]
+            )
+        source = ObjectSource(self, store, path, key, state, first)
+        with self._lock:
+            self._states[path] = state
+            self._heads[path] = source.head
+            while len(self._heads) > _KEPT_HEADS:
+                self._heads.popitem(last=False)
+        return source
+
+    def sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        if not is_url(path):
+            return self._local.sink(path, overwrite=overwrite)
+        refuse_web_target(path)
+        return ObjectSink(path, self.store, translated, overwrite=overwrite)
+
+    def exists(self, path: str) -> bool:
+        if not is_url(path):
+            return self._local.exists(path)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                store.head(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def list(self, folder: str) -> list[str]:
+        """Full paths of the objects directly in a folder, sorted, without penstock's own. A web server lists none."""
+        if not is_url(folder):
+            return self._local.list(folder)
+        if is_web(folder):
+            return []
+        folder = folder.rstrip("/") + "/"
+        with self._lock:
+            listed = next((p for p in self._listings if folder.startswith(p)), None)
+            found = [] if listed is None else _between(self._listings[listed], folder)
+        if listed is None:
+            store, key = self.store(folder)
+            with translated(folder):
+                found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
+        names = (path for path in found if "/" not in path[len(folder) :])
+        return [path for path in names if not is_own(os.path.basename(path))]
+
+    def list_below(self, prefix: str) -> list[str]:
+        """Full paths of all objects in a folder and the folders below it, sorted."""
+        if is_web(prefix):
+            raise UnsupportedError(
+                "a web server does not list its files",
+                file=shown(prefix),
+                hint="pass the address of each file",
+            )
+        prefix = prefix.rstrip("/") + "/"
+        store, key = self.store(prefix)
+        with translated(prefix):
+            found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
+        with self._lock:
+            self._listings[prefix] = found
+        return found
+
+    def _forget_after_fork(self) -> None:
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._opening.clear()
+
+
+def _url(folder: str, prefix: str, key: str) -> str:
+    """The full path of a key, in a folder whose own key is `prefix`."""
+    return folder[: len(folder) - len(prefix)] + key
+
+
+def _between(paths: Sequence[str], folder: str) -> list[str]:
+    """Those of the sorted paths that begin with `folder`."""
+    first = bisect_left(paths, folder)
+    last = bisect_left(paths, folder + "\U0010ffff")
+    return list(paths[first:last])
+
+
+def refuse_web_target(path: str) -> None:
+    """Raise UnsupportedError if a file would be written to a web server."""
+    if is_web(path):
+        raise UnsupportedError(
+            "penstock does not write to web servers",
+            file=shown(path),
+            hint="write to this machine, or to s3://, gs:// or az://",
+        )
+
+
+def storage_for(
+    source: Any, options: Mapping[str, Any] | None = None
+) -> ObjectStorage | LocalStorage:
+    """The storage of a source as a user names it: a path, or a list of paths."""
+    return ObjectStorage(options) if any(map(is_url, _texts(source))) else LocalStorage()
+
+
+def _texts(source: Any) -> Iterator[str]:
+    if isinstance(source, (str, os.PathLike)):
+        yield os.fsdecode(source)
+    elif isinstance(source, (list, tuple)):
+        items: Iterable[Any] = source
+        for item in items:
+            yield from _texts(item)

@@ -1,0 +1,75 @@
+"""`storage_options=`: options of the client of an object store, some of which are secrets.
+
+Secrets are never shown. A pickle has where they come from, such as the environment, but not their values, unless the
+user allows it with `"pickle_secrets": True`. While `multiprocessing` starts a child process, they are passed on to it,
+as Python does with its own AuthenticationString.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.errors import UnsupportedError
+
+_SECRET = re.compile(r"secret|token|password|sas|credential|key|proxy|authorization")
+_PUBLIC = re.compile(r"key_id$|credentials_file|application_credentials$|^pickle_secrets$|endpoint")
+_PICKLES = "pickle_secrets"
+
+
+class StorageOptions(Mapping[str, str]):
+    """Options by name, in lower case. Numbers and bools are converted to text, as the client takes them.
+
+    Example:
+        >>> from penstock.storage.storage_options import StorageOptions
+        >>> StorageOptions({"aws_region": "eu-west-1", "aws_secret_access_key": "abc"})
+        {'aws_region': 'eu-west-1', 'aws_secret_access_key': '…'}
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        given = dict(options or {})
+        for name, value in given.items():
+            if not isinstance(value, (str, bool, int, float)):
+                kind = type(value).__name__
+                raise TypeError(
+                    f"storage_options[{name!r}] must be text, a number or a bool, not {kind}"
+                )
+        self._values = {name.lower(): _text(value) for name, value in given.items()}
+        self.pickles_secrets = self._values.pop(_PICKLES, "false") == "true"
+
+    def __getitem__(self, name: str) -> str:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr({n: "…" if _is_secret(n) else v for n, v in self._values.items()})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        secrets = sorted(filter(_is_secret, self._values))
+        if secrets and not self.pickles_secrets and not _starts_a_child():
+            raise UnsupportedError(
+                f"the data was opened with secrets ({', '.join(secrets)}), which are not written into a pickle",
+                hint='put them into the environment (AWS_SECRET_ACCESS_KEY …) or a profile (AWS_PROFILE); or allow it: storage_options={…, "pickle_secrets": True}',
+            )
+        return StorageOptions, ({**self._values, _PICKLES: self.pickles_secrets},)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None and _PUBLIC.search(name) is None
+
+
+def _starts_a_child() -> bool:
+    """Whether `multiprocessing` is starting a process, and so pickles for this one only."""
+    from multiprocessing import context
+
+    return context.get_spawning_popen() is not None
