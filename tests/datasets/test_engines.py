@@ -117,9 +117,6 @@ def test_bytes_read(tmp_path: Path) -> None:
     for ending in ("parquet", "arrow", "tfrecord"):
         ps.write(table, tmp_path / f"wide.{ending}")
 
-    def bytes_so_far() -> int:
-        return int(Path("/proc/self/io").read_text().split()[1])
-
     def share_of(ending: str, query: Any) -> float:
         """The bytes that a query reads, divided by the bytes of the file."""
         path = tmp_path / f"wide.{ending}"
@@ -137,6 +134,36 @@ def test_bytes_read(tmp_path: Path) -> None:
     assert share_of("parquet", lambda ds: ds.count()) < 0.1
 
 
+def bytes_so_far() -> int:
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux counts the bytes that a process reads"
+)
+@pytest.mark.parametrize("ending", ["tar", "tfrecord", "rec", "msgpack"])
+def test_a_file_with_an_index_is_read_once(ending: str, tmp_path: Path) -> None:
+    columns = {
+        "tar": {"cls": np.arange(400), "bin": [bytes(20_000)] * 400},
+        "rec": {
+            "label": np.ones(400, np.float32),
+            "image": [b"\xff\xd8\xff" + bytes(20_000)] * 400,
+        },
+    }
+    other = {"label": np.arange(400), "data": [bytes(20_000)] * 400}
+    table = pa.table(columns.get(ending, other))
+    path = tmp_path / f"data.{ending}"
+    ps.write(table, path, format={"rec": "recordio"}.get(ending))
+    ds = ps.open(path)
+    for _ in range(2):  # the first time, imported modules are read, too
+        before = bytes_so_far()
+        assert ds.lazy().select(table.schema.names[0]).collect().height == 400
+        assert bytes_so_far() - before < 1.05 * path.stat().st_size
+        before = bytes_so_far()
+        assert sum(map(len, ds.scan())) == 400
+        assert bytes_so_far() - before < 1.05 * path.stat().st_size
+
+
 @pytest.mark.skipif(
     sys.platform != "linux", reason="only Linux counts the bytes that a process reads"
 )
@@ -148,9 +175,9 @@ def test_a_limit_stops_reading_early(tmp_path: Path) -> None:
 
     def read_by(query: Any) -> int:
         query(ps.open(tmp_path))  # imported modules are read, too
-        before = int(Path("/proc/self/io").read_text().split()[1])
+        before = bytes_so_far()
         assert len(query(ps.open(tmp_path))) == 5
-        return int(Path("/proc/self/io").read_text().split()[1]) - before
+        return bytes_so_far() - before
 
     assert read_by(lambda ds: ds.lazy().select("id").head(5).collect()) < 7_000_000
     assert read_by(lambda ds: ds.to_table(columns=["id"], limit=5)) < 7_000_000
