@@ -214,3 +214,42 @@ def test_a_condition_on_a_missing_field_names_the_existing_fields(tmp_path: Path
     with pytest.raises(ps.SchemaError, match="no such column; there are: a"):
         ps.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", where="nope > 3")
     assert not (tmp_path / "b.parquet").exists()
+
+
+VALUES = st.none() | st.integers(-4, 4)
+LITERALS = st.integers(-5, 5)
+
+
+@st.composite
+def texts_of_one_field(draw: st.DrawFn, depth: int = 2) -> str:
+    if depth and draw(st.booleans()):
+        parts = [draw(texts_of_one_field(depth - 1)) for _ in range(2)]
+        return draw(st.sampled_from(["({} and {})", "({} or {})", "not ({})"])).format(*parts)
+    sign = draw(st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
+    kinds = [f"x {sign} {draw(LITERALS)}", f"x in [{draw(LITERALS)}, {draw(LITERALS)}]"]
+    return draw(st.sampled_from([*kinds, "x is null", "x is not null", "x % 2 == 0"]))
+
+
+@st.composite
+def expressions_of_one_field(draw: st.DrawFn, depth: int = 2) -> Any:
+    if depth and draw(st.booleans()):
+        left, right = (draw(expressions_of_one_field(depth - 1)) for _ in range(2))
+        return draw(st.sampled_from([left & right, left | right, ~left]))
+    x, value = compute.field("x"), draw(LITERALS)
+    every = [x == value, x != value, x < value, x >= value, x.isin([value, draw(LITERALS)])]
+    return draw(st.sampled_from([*every, x.is_null(), x.is_valid()]))
+
+
+@settings(max_examples=300)
+@given(texts_of_one_field() | expressions_of_one_field(), st.lists(VALUES, min_size=1, max_size=4))
+def test_bounds_exclude_no_values_for_which_the_condition_is_true(
+    where: Any, values: list[int | None]
+) -> None:
+    batch = pa.record_batch({"x": pa.array(values, pa.int64())})
+    found = filter_of(where, ["x"], schema=batch.schema)
+    known = [value for value in values if value is not None]
+    low, high = (min(known), max(known)) if known else (None, None)
+    if found.holds(batch).any():
+        for bound in found.bounds:
+            assert bound.may_hold(low, high)
+            assert bound.may_hold(low, high, has_nulls=None in values)
