@@ -190,9 +190,27 @@ def test_a_limit_stops_reading_early(tmp_path: Path) -> None:
 
     assert read_by(lambda ds: ds.lazy().select("id").head(5).collect()) < 7_000_000
     assert read_by(lambda ds: ds.to_arrow_dataset().head(5, columns=["id"])) < 7_000_000
-    assert read_by(by_duckdb) < 13_000_000  # its threads ask for several batches at once
+    assert read_by(by_duckdb) < 13_000_000  # its threads may ask for several batches at once
     assert read_by(lambda ds: ds.to_table(columns=["id"], limit=5)) < 7_000_000
     assert read_by(lambda ds: ds.to_table(columns=["id"], where="id > 3", limit=5)) < 7_000_000
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux counts the bytes that a process reads"
+)
+def test_a_limit_reads_one_row_group_of_parquet(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table({"id": np.arange(2000), "blob": [rng.bytes(5_000) for _ in range(2000)]})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=200)
+    for query in (
+        lambda: ps.open(tmp_path / "a.parquet").lazy().head(5).collect(),
+        lambda: ps.open(tmp_path / "a.parquet").head(5),
+        lambda: ps.open(tmp_path / "a.parquet").to_arrow_dataset().head(5),
+    ):
+        query()  # imported modules are read, too
+        before = bytes_so_far()
+        assert len(query()) == 5
+        assert bytes_so_far() - before < 1_500_000  # a row group has 1 MB
 
 
 STOPPED = {
