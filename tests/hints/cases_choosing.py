@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from steps import Case, Cases
 
 import penstock as ps
@@ -64,26 +62,7 @@ def replaced_by_another_type() -> Case:
     return Case(fails, advised)
 
 
-def condition_inside_json() -> Case:
-    values = [json.dumps({"id": n}) for n in (1, 2)]
-    table = pa.table({"a": pa.array(values, pa.json_())})
-    for ending in ("tar", "parquet"):
-        ps.write(table, f"j.{ending}")
-
-    def of_batch(batch: pa.RecordBatch) -> list[bool]:
-        return [json.loads(text)["id"] > 1 for text in batch["a"].to_pylist()]
-
-    def advised() -> None:
-        typed = ps.open("j.tar", types={"a": pa.struct([("id", pa.int64())])})
-        assert typed.filter("a.id > 1").to_table()["a"].to_pylist() == [{"id": 2}]
-        assert ps.open("j.parquet").count(of_batch) == 1
-        assert ps.open("j.tar").count(of_batch) == 1
-
-    return Case(lambda: ps.open("j.tar").count("a.id > 1"), advised)
-
-
 CASES: Cases = {
-    "f'types={{{inside!r}: pa.struct([({part!r}, pa.int64())])}} of open gives the fields of JSON in tars; for other formats, filter with a function of a batch'": condition_inside_json,
     "'penstock.repair first, or convert the undamaged records'": (
         split_of_what_is_damaged,
         dedupe_of_what_is_damaged,
