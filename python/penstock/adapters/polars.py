@@ -50,7 +50,7 @@ def _frames(
     if predicate is not None and n_rows is None and (bounds := _bounds(predicate, dataset)):
         every = Filter(lambda batch: np.ones(batch.num_rows, bool), [], tuple(bounds))
         dataset = dataset.filter(every)
-    for batch in dataset.cautious_scan(columns):
+    for batch in dataset.cautious_scan(None if with_columns is None else columns):
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows
