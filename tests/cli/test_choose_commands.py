@@ -142,3 +142,40 @@ def test_replaced_fields_of_some_records(single: Path) -> None:
     assert "other" not in names[2:]
     done = run("fields", "replace", single, "--set", "name=a", "--where", "nope == 1", "--in-place")
     assert done.status == 2
+
+
+WRITING = {
+    "convert": "convert {source} {target}",
+    "split": "split {source} --into {folder}/{{split}}.arrow --shares all=1.0",
+    "dedupe": "dedupe {source} --into {target}",
+    "sort": "sort {source} --by n --into {target}",
+}
+
+
+@pytest.mark.parametrize("verb", WRITING)
+@pytest.mark.parametrize("text", ["caption", "auto"])
+def test_commands_that_write_records_take_the_same_reading_options(
+    verb: str, text: str, tmp_path: Path
+) -> None:
+    source = tmp_path / "a.tfrecord"
+    rows = {"n": [2, 1], "caption": [b"a", b"b"], "blob": [b"\xff", b"\xfe"], "more": [1, 1]}
+    ps.write(rows, source, index=False)
+    places = {"source": source, "target": tmp_path / "all.arrow", "folder": tmp_path}
+    command = WRITING[verb].format(**places).split()
+    how = ("--text", text, "--cast", "n=int16", "--columns", "n,caption,blob", "--infer", "all")
+    done = run(*command, *how)
+    assert done.status == 0, done.err
+    types = {field.name: str(field.type) for field in ps.open(tmp_path / "all.arrow").schema}
+    assert types == {"n": "int16", "caption": "string", "blob": "binary"}
+    wrong = run(*command, "--text", "nothing", "--overwrite")
+    assert wrong.status == 2, wrong.err
+    assert "nothing" in wrong.err
+
+
+def test_append_takes_the_reading_options_of_convert() -> None:
+    from penstock.cli.append import command as append
+    from penstock.cli.convert import command as convert
+    from penstock.cli.options import OF_RECORDS
+
+    for command in (append, convert):
+        assert set(OF_RECORDS) <= {parameter.name for parameter in command.params}

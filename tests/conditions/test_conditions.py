@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +215,115 @@ def test_a_condition_on_a_missing_field_names_the_existing_fields(tmp_path: Path
     with pytest.raises(ps.SchemaError, match="no such column; there are: a"):
         ps.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", where="nope > 3")
     assert not (tmp_path / "b.parquet").exists()
+
+
+VALUES = st.none() | st.integers(-4, 4)
+LITERALS = st.integers(-5, 5)
+
+
+@st.composite
+def texts_of_one_field(draw: st.DrawFn, depth: int = 2) -> str:
+    if depth and draw(st.booleans()):
+        parts = [draw(texts_of_one_field(depth - 1)) for _ in range(2)]
+        return draw(st.sampled_from(["({} and {})", "({} or {})", "not ({})"])).format(*parts)
+    sign = draw(st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
+    kinds = [f"x {sign} {draw(LITERALS)}", f"x in [{draw(LITERALS)}, {draw(LITERALS)}]"]
+    return draw(st.sampled_from([*kinds, "x is null", "x is not null", "x % 2 == 0"]))
+
+
+@st.composite
+def expressions_of_one_field(draw: st.DrawFn, depth: int = 2) -> Any:
+    if depth and draw(st.booleans()):
+        left, right = (draw(expressions_of_one_field(depth - 1)) for _ in range(2))
+        return draw(st.sampled_from([left & right, left | right, ~left]))
+    x, value = compute.field("x"), draw(LITERALS)
+    every = [x == value, x != value, x < value, x >= value, x.isin([value, draw(LITERALS)])]
+    return draw(st.sampled_from([*every, x.is_null(), x.is_valid()]))
+
+
+@settings(max_examples=300)
+@given(texts_of_one_field() | expressions_of_one_field(), st.lists(VALUES, min_size=1, max_size=4))
+def test_bounds_exclude_no_values_for_which_the_condition_is_true(
+    where: Any, values: list[int | None]
+) -> None:
+    batch = pa.record_batch({"x": pa.array(values, pa.int64())})
+    found = filter_of(where, ["x"], schema=batch.schema)
+    known = [value for value in values if value is not None]
+    low, high = (min(known), max(known)) if known else (None, None)
+    if found.holds(batch).any():
+        for bound in found.bounds:
+            assert bound.may_hold(low, high)
+            assert bound.may_hold(low, high, has_nulls=None in values)
+
+
+JSON_ROWS = [
+    {"label": 3, "name": "a", "deep": {"q": 1.5}, "tags": ["x"], "ok": True},
+    {"label": None, "name": "b", "deep": None, "tags": [], "ok": False},
+    None,
+    {"label": 4, "deep": {"q": 2}, "tags": ["x", "y"]},
+    [1, 2],
+    {"name": "a", "deep": "no object", "label": 3},
+]
+JSON_BATCH = pa.record_batch(
+    {
+        "json": pa.array([None if r is None else json.dumps(r) for r in JSON_ROWS], pa.json_()),
+        "s": pa.StructArray.from_arrays(
+            [pa.array([json.dumps({"n": n}) for n in range(6)], pa.json_())], names=["in"]
+        ),
+        "json.dot": list(range(6)),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        ("json.label == 3", [0, 5]),
+        ("json.label is null", [1, 2, 4]),
+        ("json.label + 1 > 4", [3]),
+        ("json.deep.q >= 2", [3]),
+        ("json.deep.q is null and json.label == 3", [5]),
+        ('json.name in ["a"]', [0, 5]),
+        ("json.ok", [0]),
+        ("not json.ok", [1]),
+        ("len(json.tags) == 2", [3]),
+        ('contains(json.tags, "x")', [0, 3]),
+        ("json.missing == 3", []),
+        ("json.missing is null", [0, 1, 2, 3, 4, 5]),
+        ("s.in.n > 3", [4, 5]),
+        ("json.dot == 2", [2]),
+        ('cast(json.label, "string") == "3"', [0, 5]),
+    ],
+)
+def test_fields_of_json(where: str, numbers: list[int]) -> None:
+    assert kept(where, JSON_BATCH) == numbers
+
+
+@pytest.mark.parametrize(
+    "ending", ["tar", "parquet", "arrow", "tfrecord", "h5", "msgpack", "beton"]
+)
+def test_fields_of_json_in_every_format(ending: str, tmp_path: Path) -> None:
+    texts = [json.dumps({"label": n % 4}) for n in range(20)]
+    table = pa.table({"json": pa.array(texts, pa.json_()), "n": range(20)})
+    ps.write(table, tmp_path / f"a.{ending}", **({"key": "n"} if ending == "tar" else {}))
+    ds = ps.open(tmp_path / f"a.{ending}")
+    assert ds.count("json.label == 3") == 5
+    made = ps.convert(ds, tmp_path / "b.arrow", where="json.label == 3 and json.none is null")
+    assert made.num_records == 5
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["{", "{}"], "not JSON"),
+        (["[" * 100_000], "not JSON"),
+        (['{"a": 1}', '{"a": "b"}'], "no common type"),
+        (['{"a": 99999999999999999999999}'], "no common type"),
+        (['{"a": "\\ud800"}'], "no common type"),
+    ],
+)
+def test_json_that_has_no_values_to_compare(texts: list[str], message: str) -> None:
+    batch = pa.record_batch({"json": pa.array(texts, pa.json_())})
+    with pytest.raises(ps.SchemaError, match=message) as told:
+        kept("json.a == 1", batch)
+    assert told.value.field == "json.a"

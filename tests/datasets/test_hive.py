@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,6 +81,36 @@ def test_conditions_skip_whole_files(tmp_path: Path) -> None:
         assert len(view) == 3
     with pytest.raises(FileNotFoundError):
         ds.filter("id > 0").to_table()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "tfrecord"])
+def test_query_engines_skip_whole_files(tmp_path: Path, ending: str) -> None:
+    ds = ps.open(written(tmp_path, ending), hive=True)
+    shutil.rmtree(tmp_path / "year=2025")
+    column, field = pl.col, pc.field
+    for predicate in (
+        column("year") == 2024,
+        (column("year") < 2025) & (column("id") > 0),
+        (column("id") > 0) & column("year").is_in([2023, 2024]),
+        column("year") != 2025,
+        column("year").is_between(2000, 2024) & (column("month") < 12),
+        pl.lit(2024) == column("year"),
+    ):
+        assert ds.lazy().filter(predicate).collect()["id"].to_list() == [1, 2, 3], predicate
+    found = ds.to_arrow_dataset()
+    for expression in (
+        field("year") == 2024,
+        (field("year") < 2025) & (field("id") > 0),
+        (field("id") > 0) & field("year").isin([2023, 2024]),
+        ~(field("year") == 2025),
+    ):
+        assert found.to_table(filter=expression)["id"].to_pylist() == [1, 2, 3]
+        assert ds.count(expression) == 3
+    for where in ("year = 2024", "year in (2023, 2024) and id > 0", "year between 2000 and 2024"):
+        query = f"select id from found where {where} order by id"
+        assert duckdb.sql(query).fetchall() == [(1,), (2,), (3,)]
+    for where in ("year != 2025", "not year == 2025 and id > 0", "year in [1, 2024] and id > 0"):
+        assert ds.count(where) == 3
 
 
 def test_pyarrow_and_polars_read_the_same(tmp_path: Path) -> None:

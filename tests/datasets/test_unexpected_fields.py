@@ -1,5 +1,5 @@
-"""A conversion never loses a field silently: a field that the inferred schema lacks is an error that says what to do,
-and `infer_records="all"` reads all files."""
+"""No field is lost silently: one that the inferred schema lacks is an error of a conversion and a warning of a scan, and
+`infer_records="all"` reads all files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_field_that_comes_late_is_an_error_of_a_conversion(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_naming_columns_or_reading_raises_no_error(name: str, tmp_path: Path) -> None:
+def test_naming_columns_raises_no_error(name: str, tmp_path: Path) -> None:
     late(tmp_path / name)
     dataset = ps.open(tmp_path / name)
     column = next(c for c in dataset.schema.names if not c.startswith("__"))
@@ -81,7 +81,44 @@ def test_naming_columns_or_reading_raises_no_error(name: str, tmp_path: Path) ->
     some = ps.open(tmp_path / name, columns=[column])
     made = ps.convert(some, tmp_path / "out.parquet", overwrite=True)
     assert made.num_records == MANY
-    assert sum(map(len, dataset.scan())) == MANY
+
+
+WAYS = {
+    "a scan": lambda ds: [batch.num_rows for batch in ds.scan()],
+    "one thread": lambda ds: [batch.num_rows for batch in ds.scan(threads=1)],
+    "a take": lambda ds: ds[MANY - 1],
+    "a view": lambda ds: ds.filter(lambda batch: np.ones(batch.num_rows, bool)).to_table(),
+    "polars": lambda ds: ds.lazy().collect(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", NAMES)
+def test_reading_warns_once_of_a_field_that_comes_late(name: str, way: str, tmp_path: Path) -> None:
+    late(tmp_path / name)
+    read = WAYS[way]
+    with pytest.warns(UserWarning, match="infer_records") as told:
+        read(ps.open(tmp_path / name))
+    (warned,) = told
+    assert f"record {MANY - 1} has the field 'late" in str(warned.message)
+    assert name in str(warned.message)
+    found = ps.open(tmp_path / name)
+    assert sum(map(len, found.scan())) == len(found) == MANY  # no second warning
+    assert named(found[MANY - 1 :].schema) == {"id"}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_many_threads_that_meet_late_fields_read_all_records(threads: int, tmp_path: Path) -> None:
+    for n in range(4):
+        (tmp_path / f"{n}.msgpack").write_bytes(
+            b"".join(
+                msgpack.packb({"id": k} | ({"late": 1} if k > 1200 else {})) for k in range(300_000)
+            )
+        )
+    dataset = ps.open(tmp_path)
+    with pytest.warns(UserWarning, match="late") as told:
+        assert sum(map(len, dataset.scan(threads=threads))) == 1_200_000
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("name", NAMES)

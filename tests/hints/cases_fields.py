@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import csv
 from steps import IMAGES, Case, Cases, apart, cli, folder_of_images, rows
 
 import penstock as ps
@@ -313,7 +314,22 @@ def shapes_that_differ() -> Case:
     return apart(SHAPES, JAX_PLATFORMS="cpu")
 
 
+def other_csv() -> Case:
+    ps.write({"id": [1, 2]}, "a.tfrecord")
+    Path("a.csv").write_text("id;score\n1;10\n2;20\n3\n")
+
+    def advised() -> None:
+        parse = csv.ParseOptions(delimiter=";", invalid_row_handler=lambda row: "skip")
+        table = csv.read_csv("a.csv", parse_options=parse)
+        ps.add_fields("a.tfrecord", table, by="id")
+        assert rows("a.tfrecord") == [{"id": 1, "score": 10}, {"id": 2, "score": 20}]
+
+    Path("b.csv").write_text("id,score\n1,10\n2\n")
+    return Case(lambda: ps.add_fields("a.tfrecord", "b.csv", by="id"), advised)
+
+
 CASES: Cases = {
+    "'give the values as a table: pyarrow.csv.read_csv has options for other kinds of CSV'": other_csv,
     "'parse fewer records at once'": more_than_memory,
     "'penstock fields remove SOURCE NAME, or put back the file'": broken_overlay,
     "'open(..., infer_records=\"all\") also finds fields that only later records have'": late_field_to_drop,

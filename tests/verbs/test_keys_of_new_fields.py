@@ -51,3 +51,25 @@ def test_all_keys_are_checked_before_the_first_file_is_written(
     found = ps.open(tmp_path / "out" if how == "into" else paths).to_table()
     expected = [0 if verb == "replace where" else 5, 6, 7, 8, 9, 10]
     assert found[name].to_pylist() == expected
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+@pytest.mark.parametrize("target", ["tfrecord", "parquet"])
+def test_a_csv_file_is_a_table(ending: str, target: str, tmp_path: Path) -> None:
+    """Columns that the records have get their types: the key 007 is a text, and labels have int32."""
+    path = tmp_path / f"a.{target}"
+    labels = pa.array([1, 2, 3], pa.int32())
+    ps.write(pa.table({"id": ["007", "008", "7"], "label": labels}), path)
+    lines = ["id,label,note", '008,5,"a, b\tc"', "007,6,"]
+    mark = {"csv": ",", "tsv": "\t"}[ending]
+    lines[::2] = [line.replace(",", mark) for line in lines[::2]]
+    lines[1] = lines[1].replace("008,5,", f"008{mark}5{mark}")
+    (tmp_path / f"new.{ending}").write_text("\n".join(lines))
+    how = {"by": "id", "missing": "null", "in_place": True, "replace": True}
+    ps.add_fields(path, tmp_path / f"new.{ending}", **how)
+    found = ps.open(path, types={"id": "string", "note": "string"})
+    assert found.to_table(["id", "label", "note"]).to_pydict() == {
+        "id": ["007", "008", "7"],
+        "label": [6, 5, None],
+        "note": [None, "a, b\tc", None],
+    }

@@ -6,14 +6,81 @@ Specification: https://arrow.apache.org/docs/python/integration/dataset.html
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from penstock.conditions import columns_of_expression
 from penstock.datasets.dataset import Dataset
+
+
+class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
+    """Reads records as they are taken. Arrow's own scanners read ahead on Arrow's threads: much more than a query with
+    a limit takes, and still when Python ends, which then ends in a crash."""
+
+    def __init__(self, dataset: Dataset, columns: Any, batch_size: int | None) -> None:
+        self._dataset = dataset
+        self._batch_size = batch_size
+        names = dataset.schema.names
+        self._expressions: Mapping[str, Any] | None = None
+        if isinstance(columns, Mapping):
+            self._expressions = columns
+            found = (columns_of_expression(one, names) for one in columns.values())
+            columns = [name for each in found for name in each]
+        self._names = names if columns is None else list(columns)
+        self._reads = list(dict.fromkeys(self._names))
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The fields of a record."""
+        return self._dataset.schema
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The fields of the result."""
+        schema = pa.schema([self._dataset.schema.field(name) for name in self._reads])
+        return self._projected(pa.Table.from_batches([], schema)).schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the result in batches."""
+        for batch in self._dataset.cautious_scan(self._reads):
+            table = self._projected(pa.Table.from_batches([batch]))
+            yield from table.to_batches(max_chunksize=self._batch_size)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return the result as a stream."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """Return the result in memory."""
+        return pa.Table.from_batches(self.to_batches(), self.projected_schema)
+
+    def scan_batches(self) -> Iterator[Any]:
+        """Not available; see `to_batches`."""
+        raise _only_scanned("scan_batches")
+
+    def head(self, num_rows: int) -> pa.Table:
+        """Return the first records."""
+        found = self._dataset.to_table(columns=self._reads, limit=num_rows)
+        return self._projected(found)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Return records by number."""
+        numbers = np.asarray(indices, np.int64)
+        found = self._dataset.take(numbers, self._reads)
+        return self._projected(pa.Table.from_batches([found]))
+
+    def count_rows(self) -> int:
+        """Return the number of records."""
+        return sum(batch.num_rows for batch in self._dataset.scan(columns=[]))
+
+    def _projected(self, table: pa.Table) -> pa.Table:
+        if self._expressions is None:
+            return table.select(self._names)
+        return pads.InMemoryDataset(table).to_table(columns=self._expressions, use_threads=False)
 
 
 class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
@@ -38,37 +105,23 @@ class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # 
         """The condition that is known to hold for all records: true."""
         return pa.compute.scalar(True)
 
-    def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
-        """Return a pyarrow.dataset.Scanner over the records, which can be read once.
+    def scanner(
+        self, columns: Any = None, filter: Any = None, batch_size: int | None = None, **_: Any
+    ) -> Scanner:
+        """Return a pyarrow.dataset.Scanner over the records.
 
         Args:
             columns: names, or {name: expression}; None for all.
             filter: only records for which this expression holds.
-            options: other options of pyarrow's scanners, such as batch_size.
+            batch_size: the most records of a batch.
         """
-        names = self.schema.names
-        if columns is None:
-            reads = list(names)
-        elif isinstance(columns, Mapping):
-            found = (columns_of_expression(one, names) for one in columns.values())
-            reads = [name for each in found for name in each]
-        else:
-            reads = list(columns)
-        if filter is not None:
-            reads += columns_of_expression(filter, names)
-        wanted = list(dict.fromkeys(reads))
-        schema = pa.schema([self.schema.field(name) for name in wanted])
-        batches = self._dataset.scan(wanted, options.get("batch_size"))
-        reader = pa.RecordBatchReader.from_batches(schema, batches)
-        return pads.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
+        found = self._dataset if filter is None else self._dataset.filter(filter)
+        return Scanner(found, columns, batch_size)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """Return the number of records, or of those for which an expression holds."""
-        return (
-            self._dataset.count()
-            if filter is None
-            else super().count_rows(filter=filter, **options)
-        )
+        del options
+        return self._dataset.count(filter)
 
     def filter(self, expression: Any) -> ArrowDataset:
         """Return a dataset of the records for which an expression holds."""

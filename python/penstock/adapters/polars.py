@@ -5,14 +5,18 @@ Specification: https://docs.pola.rs/user-guide/plugins/io_plugins/
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
+from penstock.columns.types import is_text
+from penstock.conditions import Bound, Comparison, Filter, Part
 from penstock.datasets.dataset import Dataset
 
 
@@ -42,7 +46,11 @@ def _frames(
     reads = [] if predicate is None else predicate.meta.root_names()
     columns = list(dict.fromkeys([*wanted, *reads]))
     left = n_rows
-    for batch in dataset.cautious_scan(columns):
+    # A limit counts the records before the predicate.
+    if predicate is not None and n_rows is None and (bounds := _bounds(predicate, dataset)):
+        every = Filter(lambda batch: np.ones(batch.num_rows, bool), [], tuple(bounds))
+        dataset = dataset.filter(every)
+    for batch in dataset.cautious_scan(None if with_columns is None else columns):
         if left is not None:
             batch = batch.slice(0, left)
             left -= batch.num_rows
@@ -52,6 +60,65 @@ def _frames(
         yield frame.select(wanted)
         if left == 0:
             return
+
+
+def _bounds(predicate: pl.Expr, dataset: Dataset) -> list[Bound]:
+    """Return what a predicate requires of single columns. Files and row groups that contradict it are not read. polars
+    evaluates the predicate on the others. It is not evaluated on threads of penstock, for which threads of polars may
+    be waiting."""
+    sides = predicate.meta.pop()
+    if len(sides) == 3 and sides[2].is_between(sides[1], sides[0]).meta == predicate:
+        _, least, column = sides
+        return _bounds(column >= least, dataset) + _bounds(column <= sides[0], dataset)
+    if len(sides) != 2:
+        return []
+    right, left = sides
+    if (left & right).meta == predicate:
+        return _bounds(left, dataset) + _bounds(right, dataset)
+    if not (left.meta.is_column() and right.meta.is_literal()):
+        return []
+    name = left.meta.output_name()
+    type_ = dataset.schema.field(name).type
+    # To polars, NaN is larger than other numbers, and statistics leave it out.
+    is_known = pa.types.is_integer(type_) or is_text(type_)
+    return _compared(predicate, name, left, right) if is_known else []
+
+
+def _compared(predicate: pl.Expr, name: str, left: pl.Expr, right: pl.Expr) -> list[Bound]:
+    """Return the bounds of a comparison of a column with a literal."""
+    value = pl.select(right).item()
+    if left.is_in(right).meta == predicate:
+        return _in_list(name, list(value))
+    if type(value) not in (int, float, str):
+        return []
+    if (left != right).meta == predicate:
+        return [Part(name, name, lambda batch: _not_equal(batch, value))]
+    signs = [sign for sign, compare in _SIGNS.items() if compare(left, right).meta == predicate]
+    return [Comparison(name, sign, value) for sign in signs]
+
+
+def _in_list(name: str, values: list[Any]) -> list[Bound]:
+    if not values or any(type(one) not in (int, str) for one in values):
+        return []
+    least, most = Comparison(name, ">=", min(values)), Comparison(name, "<=", max(values))
+    return [least, most, Part(name, name, lambda batch: _is_in(batch, values))]
+
+
+def _not_equal(batch: pa.RecordBatch, value: Any) -> np.ndarray:
+    return np.array([one is not None and one != value for one in batch.column(0).to_pylist()])
+
+
+def _is_in(batch: pa.RecordBatch, values: list[Any]) -> np.ndarray:
+    return np.array([one in values for one in batch.column(0).to_pylist()])
+
+
+_SIGNS = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _frame(data: Any) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import click
 from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import (
+    OF_RECORDS,
     json_option,
     misuse,
     of_format,
@@ -40,18 +41,7 @@ Examples:
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
-@reading(
-    "format",
-    "read",
-    "columns",
-    "raw",
-    "checksums",
-    "damage",
-    "limits",
-    "threads",
-    "dialect",
-    "infer",
-)
+@reading(*OF_RECORDS)
 @json_option
 def command(
     source: tuple[str, ...],

@@ -9,6 +9,7 @@ import click
 from penstock.cli import output
 from penstock.cli.options import (
     NAMES,
+    OF_RECORDS,
     json_option,
     misuse,
     names_in,
@@ -40,12 +41,6 @@ Examples:
 @click.argument("target", type=click.Path())
 @click.option("--to", help="Format to write. [default: from the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
-@click.option(
-    "--text",
-    type=NAMES,
-    metavar="NAME,…|auto",
-    help="Fields of bytes to write as text; auto: the fields that are text in all records.",
-)
 @click.option(
     "--key", metavar="NAME", help="In tars: the field whose values are the records' keys."
 )
@@ -86,8 +81,7 @@ Examples:
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
-@reading("format", "read", "columns", "types", "hive", "raw", "checksums", "damage", "index")
-@reading("limits", "threads", "dialect", "infer")
+@reading(*OF_RECORDS)
 @json_option
 def command(
     source: tuple[str, ...],

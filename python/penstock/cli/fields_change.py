@@ -44,7 +44,10 @@ _WHERE = (
 )
 _VALUES = (
     click.option(
-        "--from", "table", type=click.Path(), help="A table: any data that penstock can open."
+        "--from",
+        "table",
+        type=click.Path(),
+        help="A table: CSV (.csv, .tsv), or any data that penstock can open.",
     ),
     click.option(
         "--set", "constants", multiple=True, metavar="NAME=VALUE", help="One value for all records."
@@ -89,7 +92,7 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
     epilog="""\b
 Examples:
   penstock fields add 'train-*.tfrecord' --from scores.parquet
-  penstock fields add train.tfrecord --from labels.parquet --by id --in-place
+  penstock fields add train.tfrecord --from labels.csv --by id --in-place
   penstock fields add 'train-*.tfrecord' --set split=train --into scored/
   penstock fields add train.tfrecord --function sizes:measure --reads image
 """,

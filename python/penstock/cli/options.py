@@ -85,6 +85,12 @@ _READING: dict[str, Callable[[Any], Any]] = {
         metavar="NAME=TYPE,…",
         help="Other types for some fields, such as caption=string,label=int32.",
     ),
+    "text": click.option(
+        "--text",
+        type=NAMES,
+        metavar="NAME,…|auto",
+        help="Fields of bytes to write as text; auto: the fields that are text in all records.",
+    ),
     "hive": click.option(
         "--hive/--no-hive",
         default=None,
@@ -141,6 +147,25 @@ _READING: dict[str, Callable[[Any], Any]] = {
         help="Number of records of the first file to infer the fields of Examples from. [default: 1000]",
     ),
 }
+
+
+OF_RECORDS = (
+    "format",
+    "read",
+    "columns",
+    "types",
+    "text",
+    "hive",
+    "raw",
+    "checksums",
+    "damage",
+    "index",
+    "limits",
+    "threads",
+    "dialect",
+    "infer",
+)
+"""The reading options of every command that writes the records that it reads."""
 
 
 _SIZE = re.compile(r"(\d+)\s*(|[kmgt]i?b?|b)", re.IGNORECASE)
@@ -256,12 +281,14 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
         given["infer_records"] = infer
     read = of_format(given.pop("read", ()), "--read", ps.open)
     given |= read
-    if given.get("types") is not None:
-        given["types"] = pairs_of(given["types"], "--cast")
-    with misuse(
-        has_read=bool(read), named=(*(given.get("columns") or ()), *(given.get("types") or ()))
-    ):
-        return ps.open(one_or_many(source), **given)
+    text = given.pop("text", None) or []
+    types = pairs_of(given.pop("types", None) or (), "--cast")
+    with misuse(has_read=bool(read), named=(*(given.get("columns") or ()), *types, *text)):
+        if text == ["auto"]:
+            plain = ps.open(one_or_many(source), types=types or None, **given)
+            text = [field.name for field in ps.stats(plain).fields if field.is_text]
+        cast = {**dict.fromkeys(text, "string"), **types} or None
+        return ps.open(one_or_many(source), types=cast, **given)
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:

@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 import click
 
 import penstock as ps
-from penstock.cli.options import one_or_many, opened, reading, values_of
+from penstock.cli.options import OF_RECORDS, one_or_many, opened, reading, values_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 READING_DEFAULTS = {
     "format": None,
     "read": (),
+    "columns": None,
     "types": None,
+    "text": None,
     "hive": None,
     "raw": False,
     "checksums": "all",
@@ -48,8 +50,7 @@ _OPTIONS = (
     click.option(
         "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
     ),
-    reading("format", "read", "types", "hive", "raw", "checksums", "damage", "index"),
-    reading("limits", "threads", "dialect", "infer"),
+    reading(*OF_RECORDS),
 )
 
 
@@ -69,8 +70,9 @@ def source_of(source: Sequence[str], options: dict[str, Any]) -> Any:
     """Remove the reading options from `options`, and return the source: a Dataset opened with them, or a path.
 
     A path is returned if there are no reading options. Payloads can then be copied from TFRecord to TFRecord unparsed.
+    A command keeps the options that it passes to the API itself out of `options`.
     """
-    reads = {word: options.pop(word) for word in READING_DEFAULTS}
+    reads = {word: options.pop(word, default) for word, default in READING_DEFAULTS.items()}
     return one_or_many(source) if reads == READING_DEFAULTS else opened(source, **reads)
 
 

@@ -27,6 +27,7 @@ from penstock.conditions._grammar import (
     fields_of,
     type_of,
 )
+from penstock.conditions._json import json_field
 from penstock.errors import SchemaError
 
 _COMPARED = {
@@ -129,7 +130,7 @@ def _truth(node: Node, batch: pa.RecordBatch) -> Any:
 
 def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
     """The column for a name, and the path inside the column. `a.b` is the column with that name if it exists, and
-    otherwise the field b of the struct a."""
+    otherwise the field b of the struct a, or of the JSON in a."""
     parts = name.split(".")
     for end in range(len(parts), 0, -1):
         if (column := ".".join(parts[:end])) in columns:
@@ -142,15 +143,10 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
     values = batch.column(column)
     for place, part in enumerate(path):
         type_ = values.type
+        if isinstance(type_, pa.JsonType):
+            return json_field(values, path[place:], name)
         if not pa.types.is_struct(type_) or type_.get_field_index(part) < 0:
             inside = ".".join([column, *path[:place]])
-            if isinstance(type_, pa.JsonType):
-                raise SchemaError(
-                    f"{inside} is JSON text, so a condition cannot look into it",
-                    field=name,
-                    hint=f"types={{{inside!r}: pa.struct([({part!r}, pa.int64())])}} of open gives the fields of JSON "
-                    "in tars; for other formats, filter with a function of a batch",
-                )
             raise SchemaError(f"{inside} has no field {part}: it is {type_}", field=name)
         values = compute.struct_field(values, type_.get_field_index(part))
     return values

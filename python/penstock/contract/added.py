@@ -79,9 +79,11 @@ class AddedReader(WrappedReader):
 
     def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
         values = {name: array[0].as_py() for name, array in self._added.items()}
-        own = [bound for bound in bounds if bound.field in values]
-        if not all(bound.may_hold(values[bound.field], values[bound.field]) for bound in own):
-            return False
+        for bound in bounds:
+            if bound.field in values:
+                value = values[bound.field]
+                if not bound.may_hold(value, value, has_nulls=False):
+                    return False
         return self.base.may_hold(chunk, [one for one in bounds if one.field not in values])
 
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:

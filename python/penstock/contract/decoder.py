@@ -65,6 +65,11 @@ class Decoder(ABC):
         """Decode payloads. If `proof` is given, verify them first."""
         ...
 
+    def noticing(self) -> Decoder:
+        """The same decoder. If possible, it raises a fault of kind "unexpected" for a field that the schema lacks, when
+        it decodes all columns."""
+        return self
+
     def lending(self) -> Decoder:
         """The same decoder. If possible, it returns views into the bytes that were read instead of copies."""
         return self

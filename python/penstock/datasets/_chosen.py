@@ -85,13 +85,12 @@ class ByCondition(Choice):
     """Records chosen by a condition. A scan evaluates it as it reads. Access by number first needs a pass over the
     data."""
 
-    def __init__(
-        self, where: Where, names: Sequence[str], reads: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, where: Where, schema: pa.Schema, reads: Sequence[str] | None = None) -> None:
         self._where = where
-        self._names = list(names)
+        self._schema = schema
+        self._names = list(schema.names)
         self._reads = reads
-        self._filter = filter_of(where, names, reads)
+        self._filter = filter_of(where, self._names, reads, schema)
         self._lock = Lock()
         self._found: list[np.ndarray] | None = None
         self._skipped: list[SkippedRegion] = []
@@ -101,7 +100,7 @@ class ByCondition(Choice):
         return self._skipped
 
     def __reduce__(self) -> Any:
-        return ByCondition, (self._where, self._names, self._reads)
+        return ByCondition, (self._where, self._schema, self._reads)
 
     def numbers(self, files: Files) -> Sequence[np.ndarray]:
         with self._lock:

@@ -107,7 +107,7 @@ class HiveColumns:
         for bound in condition.bounds:
             if bound.field in values:
                 value = values[bound.field][0].as_py()
-                if not bound.may_hold(value, value):
+                if not bound.may_hold(value, value, has_nulls=False):
                     return False
         return None
 

@@ -251,7 +251,7 @@ class Dataset(Opened):
         for name in reads or ():
             self._check_column(name)
         listed = None if reads is None else list(reads)
-        return self.view(ByCondition(where, self.schema.names, listed))
+        return self.view(ByCondition(where, self.schema, listed))
 
     def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
         """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
+from math import inf
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -176,10 +177,10 @@ class _Scan:
                     yield shard, done
                     self._taken_bytes += _held_bytes((shard, done))
 
-    def _budget(self) -> int:
-        """The bytes that a cautious scan may read ahead: none before the first batch was taken, then twice what was
-        taken."""
-        return min(2 * self._taken_bytes, BUDGET_BYTES) if self._taken_bytes else -1
+    def _budget(self) -> float:
+        """The bytes that a cautious scan may read ahead: none before the consumer asks for the second batch, then twice
+        what was taken."""
+        return min(2 * self._taken_bytes, BUDGET_BYTES) if self._taken_bytes else -inf
 
     def _tasks(self, shard: int) -> Iterator[Task]:
         files = self._dataset.files

@@ -35,7 +35,7 @@ def in_order(
     run: Callable[[Task], Iterable[Result]],
     size: Callable[[Result], int],
     threads: int | None,
-    budget_bytes: int | Callable[[], int] = BUDGET_BYTES,
+    budget_bytes: float | Callable[[], float] = BUDGET_BYTES,
     *,
     ahead: bool = False,
     need: Callable[[], float] | None = None,
@@ -49,7 +49,8 @@ def in_order(
         threads: how many tasks may run in parallel. The caller's thread is one of them: it runs tasks instead of
             waiting.
         budget_bytes: how many bytes waiting results and running tasks may use together. A function is called before
-            each task, under a lock.
+            each task, under a lock. While it returns minus infinity, a task runs only when the caller asks for its
+            result.
         ahead: run all tasks on other threads.
         need: the bytes that a task needs while it runs. While it returns infinity (unknown), only one task runs.
             Without `need`, the largest size of a task's results is used.

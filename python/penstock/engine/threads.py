@@ -318,14 +318,17 @@ class Work(Generic[Task, Result]):
             return None
         # Running tasks need memory, too.
         need = self._largest_bytes if self._need is None else self._need()
-        room = self._held_bytes + (self._running + 1) * need <= self._budget()
+        budget = self._budget()
+        room = self._held_bytes + (self._running + 1) * need <= budget
         chosen: Stream[Task, Result] | None = None
         for place, stream in enumerate(self._open):
             if stream.busy or not stream.has_task:
                 continue
             ahead = stream.fetched - stream.taken
-            # The consumer's next result may be made even if it exceeds the budget.
-            if place == 0 and not ahead:
+            # The consumer's next result may be made even if it exceeds the budget. If the budget is minus infinity,
+            # it is made only when the consumer asks for it.
+            is_asked = budget != -math.inf or self._awaited is not None
+            if place == 0 and not ahead and is_asked:
                 chosen = stream
                 break
             if room and ahead < 8 * self._threads + 8:

@@ -255,6 +255,10 @@ class MapDecoder(Decoder):
         self.schema = pa.schema([plan.field for plan in fields], metadata=metadata)
         self._kernel(tuple(self.schema.names))
 
+    def noticing(self) -> MapDecoder:
+        fields, metadata = list(self._fields.values()), self.schema.metadata
+        return MapDecoder(fields, self._limits, metadata, complete=True)
+
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:

@@ -32,13 +32,17 @@ def may_hold(
         if found is None:
             continue
         has_only_nulls = found.has_null_count and found.null_count == row_group.num_rows
-        if has_only_nulls or (found.has_min_max and not _fits(found, bound)):
+        if has_only_nulls:
+            if not bound.may_hold(None, None):
+                return False
+        elif found.has_min_max and not _fits(found, bound):
             return False
     return True
 
 
 def _fits(statistics: Any, bound: Bound) -> bool:
     try:
-        return bound.may_hold(statistics.min, statistics.max)
+        has_nulls = not statistics.has_null_count or statistics.null_count > 0
+        return bound.may_hold(statistics.min, statistics.max, has_nulls=has_nulls)
     except (TypeError, ValueError, OverflowError):
         return True  # pyarrow cannot express the values

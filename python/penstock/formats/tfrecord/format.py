@@ -272,6 +272,10 @@ class ExampleDecoder(Decoder):
         plans = self._fields.items()
         return {name: sum(wire.row_bytes for wire in plan.wires) for name, plan in plans}
 
+    def noticing(self) -> ExampleDecoder:
+        fields, metadata = list(self._fields.values()), self.schema.metadata
+        return ExampleDecoder(fields, self._dialect, metadata, complete=True, given=self._given)
+
     def lending(self) -> ExampleDecoder:
         fields = [lent(plan) for plan in self._fields.values()]
         metadata, given = self.schema.metadata, self._given

@@ -203,6 +203,10 @@ class RecordDecoder(Decoder):
         self._limits = limits
         self.schema = schema
 
+    def noticing(self) -> RecordDecoder:
+        plans = list(self._plans.values())
+        return RecordDecoder(plans, self.schema, self._url, self._limits, complete=True)
+
     def lending(self) -> RecordDecoder:
         schema = lent_schema(self.schema)
         plans = [

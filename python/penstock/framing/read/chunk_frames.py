@@ -53,13 +53,14 @@ class ChunkFrames:
         held = chunk.data
         return held if numbers is None else held.select(numbers, chunk.first_record)
 
-    def _whole(self, chunk: FrameChunk) -> _core.Frames | None:
-        """The frames of a chunk; None unless its bytes hold exactly `chunk.num_records` frames."""
-        shard, start = self._shard, chunk.start_byte
-        length = chunk.end_byte - start
-        walked = shard.stream.walk(shard.framing, start, length, shard.record_bytes)
-        is_all = len(walked.frames) == chunk.num_records and walked.consumed == length
-        return walked.frames if is_all else None
+    def _whole(self, chunk: FrameChunk, window: _core.Buffer) -> _core.Frames | None:
+        """The frames in the bytes of a chunk; None unless these hold exactly `chunk.num_records` frames."""
+        # The window counts as the end of the stream, because the last frame of a chunk ends with it. The frame of
+        # a tar has no end of its own.
+        framing, most = self._framing.name, self._shard.record_bytes
+        frames, consumed, _, _ = _core.walk(framing, window, chunk.start_byte, most, True)
+        is_all = len(frames) == chunk.num_records and consumed == len(window)
+        return frames if is_all else None
 
     def readable(self, chunk: FrameChunk) -> Readable:
         """The records of a chunk whose frames can be read; the others are skipped."""
@@ -86,14 +87,14 @@ class ChunkFrames:
         checksums = index.checksums[first:last]
         self._check_places(index.starts[first : last + 1], length)
         try:
-            frames = self._whole(chunk)
+            window = self._shard.stream.read(chunk.start_byte, length)
+            frames = self._whole(chunk, window) if len(window) == length else None
             if frames is not None:
                 held = Held(frames, checksums=checksums)
                 return held if numbers is None else held.select(numbers, first)
             # The walk stopped at a fault, but the index has the positions of the other records.
             if self._shard.skips_damage:
                 return self._around_damage(chunk, index, numbers)
-            window = self._shard.stream.read(chunk.start_byte, length)
         except _core.KernelError as error:
             if not self._shard.skips_damage:
                 raise self._shard.error(error.args[0], None) from None

@@ -6,8 +6,10 @@ shard is walked window by window. With an index, chunks are computed from it, an
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.columns.inferred import InferredFrom, file_name
 from penstock.columns.numbers import as_arrow, as_numpy, outside
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.decoder import Decoder, FrameCheck, Places
@@ -42,6 +45,8 @@ from penstock.framing.read.shard import OpenShard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
 
+_WARNED_OF: set[tuple[str, str | None]] = set()
+"""The folders and fields of which the program was warned."""
 _PART_BYTES = 16 << 20
 """Maximum bytes of a batch's fixed-width values and nulls, even if its records take few bytes in the file."""
 
@@ -53,7 +58,10 @@ class FramedReader(Reader):
         self.source = shard.source
         self._shard = shard
         self._frames = ChunkFrames(shard)
-        self._decoder = decoder
+        self._plain = decoder
+        seen = InferredFrom.of(decoder.schema)
+        is_known = seen is None or (seen.is_all and seen.place == file_name(shard.source.path))
+        self._decoder = decoder if is_known or shard.options.complete else decoder.noticing()
         self._lending: Decoder | None = None
         self._index = known
         self._lock = Lock()
@@ -167,19 +175,26 @@ class FramedReader(Reader):
         return places_of(self._shard, self.index)
 
     def decode(self, chunk: FrameChunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        return self._delivered(self._decoder, chunk, records, columns).batch
+        return self._delivered(chunk, records, columns).batch
 
     def lent(self, chunk: FrameChunk, records: Selection, columns: Projection) -> pa.RecordBatch:
         if self._lending is None:
-            self._lending = self._decoder.lending()
-        return self._delivered(self._lending, chunk, records, columns).batch
+            self._lending = self._plain.lending()
+        return self._delivered(chunk, records, columns, self._lending).batch
 
     def delivered(self, chunk: FrameChunk, records: Selection, columns: Projection) -> Delivered:
-        return self._delivered(self._decoder, chunk, records, columns)
+        return self._delivered(chunk, records, columns)
 
+    # Complexity: one branch for each kind of fault that a batch may have.
     def _delivered(
-        self, decoder: Decoder, chunk: FrameChunk, records: Selection, columns: Projection
+        self,
+        chunk: FrameChunk,
+        records: Selection,
+        columns: Projection,
+        decoder: Decoder | None = None,
     ) -> Delivered:
+        if decoder is None:  # a caller that names columns does not miss others
+            decoder = self._decoder if columns is None else self._plain
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         self._check_width(columns)
         held = self._frames.read(chunk, numbers)
@@ -195,12 +210,30 @@ class FramedReader(Reader):
                 held = self._frames.proved(held, chunk)
                 batch = decoder.decode(held.frames, columns)
         except _core.KernelError as error:
+            if error.args[0].kind == "unexpected" and not self._shard.options.complete:
+                self._warn(error.args[0], held, chunk)
+                self._decoder = self._plain
+                return self._delivered(chunk, records, columns, self._plain)
             raise self._frames.located(error.args[0], held, chunk) from None
         except (SchemaError, FormatError) as error:
             self._add_place(error, held, chunk)
             raise
         kept = records if held.records is None else held.records - chunk.first_record
         return Delivered(batch, kept, held.skipped)
+
+    def _warn(self, fault: _core.Fault, held: Held, chunk: FrameChunk) -> None:
+        """Warn, once for a field of the files in a folder, that it is left out."""
+        path = self.source.path
+        key = os.path.dirname(path), fault.field
+        if key not in _WARNED_OF:
+            _WARNED_OF.add(key)
+            found = self._frames.located(fault, held, chunk)
+            seen = InferredFrom.of(self.schema)
+            warnings.warn(
+                f"{path}: record {found.record} has the field {found.field!r}, which is left out, because the fields "
+                f'were inferred from {seen}; open(..., infer_records="all") finds it',
+                stacklevel=2,
+            )
 
     def _add_place(self, error: SchemaError | FormatError, held: Held, chunk: FrameChunk) -> None:
         is_format = isinstance(error, FormatError)

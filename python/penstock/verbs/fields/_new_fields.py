@@ -58,7 +58,7 @@ def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None
 
 
 def _columns(dataset: Dataset, fields: Any, by: str | None, missing: str) -> NewFields:
-    table = table_of(fields)
+    table = table_of(fields, dataset.schema)
     return _Aligned(dataset, table) if by is None else _Keyed(dataset, table, by, missing)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,9 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.columns.types import is_text
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
+from penstock.errors import FormatError
+from penstock.storage.local import LocalStorage
+from penstock.storage.pyarrow_files import Bytes
 from penstock.verbs.write.incoming import batches_of
 
 
@@ -66,12 +71,35 @@ def check_all(new: NewFields, old: Dataset, shards: Sequence[int], threads: int 
         done[shard] += batch.num_rows
 
 
-def table_of(fields: Any) -> pa.Table:
-    """Return values in memory, a dataset or a path as a table."""
+def table_of(fields: Any, old: pa.Schema) -> pa.Table:
+    """Return values in memory, a dataset or a path as a table. `old` has the fields of the records."""
     if isinstance(fields, str) or hasattr(fields, "__fspath__"):
-        fields = open_dataset(fields)
+        path = os.fspath(fields)
+        mark = {".csv": ",", ".tsv": "\t"}.get(os.path.splitext(path)[1].lower())
+        fields = open_dataset(path) if mark is None else _read_csv(path, mark, old)
     schema, batches, *_ = batches_of(fields)
     return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
+
+
+def _read_csv(path: str, mark: str, old: pa.Schema) -> pa.Table:
+    """Read a CSV file. Columns that the records have get the types that these have there, so that a key such as 007
+    stays a text if it is one."""
+    from pyarrow import csv
+
+    types = {field.name: field.type for field in old if pa.types.is_primitive(field.type)}
+    types |= {f.name: f.type for f in old if is_text(f.type) or pa.types.is_binary(f.type)}
+    data = Bytes(LocalStorage().source(path), mmap=False)
+    try:
+        return csv.read_csv(
+            data.file(),
+            parse_options=csv.ParseOptions(delimiter=mark, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
+        )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        hint = "give the values as a table: pyarrow.csv.read_csv has options for other kinds of CSV"
+        raise FormatError(f"the CSV cannot be read: {error}", file=path, hint=hint) from None
+    finally:
+        data.close()
 
 
 def part(table: pa.Table, start: int, length: int) -> pa.RecordBatch:
