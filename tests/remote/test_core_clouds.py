@@ -242,8 +242,20 @@ def test_presigned_addresses(nginx: Nginx) -> None:
     assert "wrong" not in str(error.value)
 
 
+def test_without_certificates_http_works(nginx: Nginx, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.setenv(name, "/nowhere")
+    (nginx.files / "x.bin").write_bytes(DATA)
+    store = RemoteStore(nginx.endpoint, {})
+    assert bytes(store.first("strong/x.bin", 0, 9).wait()) == DATA[:9]
+
+
 def test_tls_is_checked(nginx_tls: Nginx, monkeypatch: pytest.MonkeyPatch) -> None:
     (nginx_tls.files / "x.bin").write_bytes(DATA)
+    with pytest.raises(StoreError, match="certificate is not trusted"):
+        RemoteStore(nginx_tls.endpoint, {}, deadline_s=3).head("strong/x.bin")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.setenv(name, "/nowhere")
     with pytest.raises(StoreError, match="certificate is not trusted"):
         RemoteStore(nginx_tls.endpoint, {}, deadline_s=3).head("strong/x.bin")
     monkeypatch.setenv("SSL_CERT_FILE", str(nginx_tls.authority))

@@ -314,7 +314,9 @@ pub fn judge(error: &Error, met: &Met) -> Verdict {
 fn unnamed(met: &Met, answer: &str) -> Verdict {
     match met.status {
         0 => match met.transport {
-            Some(HttpErrorKind::Connect) => Verdict::Unreached("nobody answers there".to_owned()),
+            Some(HttpErrorKind::Connect) => {
+                Verdict::Unreached(format!("nobody answers at {}", met.host))
+            }
             Some(HttpErrorKind::Timeout) => Verdict::Again("no answer came in time".to_owned()),
             Some(HttpErrorKind::Interrupted | HttpErrorKind::Request) => {
                 Verdict::Again("the connection broke".to_owned())

@@ -36,6 +36,8 @@ pub struct Met {
     pub region: Option<String>,
     /// How long the store asks to wait.
     pub wait: Option<Duration>,
+    /// Who was asked, as "host" or "host:port".
+    pub host: String,
     /// Why no answer came.
     pub transport: Option<HttpErrorKind>,
     /// The server showed a certificate that nobody here trusts.
@@ -106,7 +108,12 @@ impl std::fmt::Debug for Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
+        // A machine without certificates of authorities can still read by http, and gets an error about
+        // the server's certificate by https.
+        let without = || options.clone().with_no_system_certificates(true);
+        let inner = ReqwestConnector::default()
+            .connect(options)
+            .or_else(|_| ReqwestConnector::default().connect(&without()))?;
         let (traffic, gate) = (Arc::clone(&self.traffic), Arc::clone(&self.gate));
         Ok(HttpClient::new(Watched { inner, traffic, gate }))
     }
@@ -130,13 +137,17 @@ impl HttpService for Watched {
         let probe = PROBE.try_with(Arc::clone).unwrap_or_default();
         *probe.note() = Met::default();
         self.traffic.requests.fetch_add(1, Ordering::Relaxed);
+        let host = match (request.uri().host(), request.uri().port()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            (host, _) => host.unwrap_or("the server").to_owned(),
+        };
         let range = request.headers().get(RANGE).and_then(asked);
         let is_head = request.method() == http::Method::HEAD;
         let answer = match self.inner.execute(request).await {
             Ok(answer) => answer,
             Err(error) => {
                 let mut met = probe.note();
-                met.transport = Some(error.kind());
+                (met.host, met.transport) = (host, Some(error.kind()));
                 met.distrusted = format!("{error:?}").contains("InvalidCertificate");
                 drop(met);
                 return Err(error);
