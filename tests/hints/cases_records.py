@@ -347,7 +347,6 @@ def exact_labels() -> Case:
 
 CASES: Cases = {
     "f\"{raise_limit('record_bytes', page.plain_bytes)}, or read other columns\"": large_page,
-    "'copy the files to this machine, or mount them as a folder, and use those paths'": in_a_bucket,
     "'the path without file://'": as_an_address,
     "raise_limit('record_bytes', size)": large_image,
     "raise_limit('record_bytes', error.found)": large_frame,

@@ -17,7 +17,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from penstock.errors import UnsupportedError, shown
+from penstock.errors import UnsupportedError, not_local, shown
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _SAME = {"s3a": "s3", "gcs": "gs"}
@@ -53,14 +53,13 @@ def split_url(path: str) -> Url:
     match = _URL.match(path)
     scheme = "" if match is None else match["scheme"].lower()
     scheme = _SAME.get(scheme, scheme)
+    if scheme == "file":
+        raise not_local(path)
     if match is None or scheme not in _KNOWN:
-        hint = (
-            "a path without file://"
-            if scheme == "file"
-            else f"one of {', '.join(f'{one}://' for one in _KNOWN)}"
-        )
         raise UnsupportedError(
-            f"penstock cannot read {scheme}:// names", file=shown(path), hint=hint
+            f"penstock has no client for {scheme}:// names",
+            file=shown(path),
+            hint="names that begin with s3://, gs://, az://, abfs:// or https://",
         )
     container, _, key = path[match.end() :].partition("/")
     if not container:

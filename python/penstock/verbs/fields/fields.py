@@ -387,7 +387,7 @@ def _rewrite(
         raise UnsupportedError(
             "records of an object cannot be rewritten",
             file=dataset.paths[0],
-            hint="penstock convert SOURCE HERE copies it to this machine; change the copy",
+            hint="copy the object to this machine with penstock.convert, and change the copy",
         )
     if dataset.files.overlays is not None and not edit.is_baking:
         raise UnsupportedError(

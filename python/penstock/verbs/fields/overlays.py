@@ -153,7 +153,7 @@ def _local(storage: Any) -> LocalStorage:
     if not isinstance(storage, LocalStorage):
         raise UnsupportedError(
             "only files on this machine can have new overlays",
-            hint="into=..., which writes new files on this machine",
+            hint="copy the object to this machine with penstock.convert, and change the copy",
         )
     return storage
 

@@ -1,0 +1,159 @@
+"""Hints about object stores and web servers."""
+
+from __future__ import annotations
+
+import atexit
+import pickle
+import shutil
+import tempfile
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from steps import Case, Cases
+
+import penstock as ps
+from remote.servers.nginx import Nginx, nginx
+from remote.servers.seaweed import Seaweed, seaweed
+
+SERVERS = ExitStack()
+atexit.register(SERVERS.close)
+NAME = "a.tfrecord"
+
+
+def folder() -> Path:
+    return Path(SERVERS.enter_context(tempfile.TemporaryDirectory()))
+
+
+@cache
+def store() -> Seaweed:
+    return SERVERS.enter_context(seaweed(folder()))
+
+
+@cache
+def bucket() -> str:
+    return SERVERS.enter_context(store().bucket())
+
+
+@cache
+def web() -> Nginx:
+    return SERVERS.enter_context(nginx(folder()))
+
+
+def written(name: str = NAME) -> str:
+    """A file of this machine with three records."""
+    ps.write({"id": [1, 2, 3]}, name, overwrite=True)
+    return name
+
+
+def stored() -> str:
+    """The same in a store."""
+    store().client.put(f"{bucket()}/{NAME}", Path(written()).read_bytes())
+    return f"s3://{bucket()}/{NAME}"
+
+
+def served(name: str = NAME) -> str:
+    """The same on a web server."""
+    shutil.copy(written(name), web().files)
+    return f"{web().endpoint}/strong/{name}"
+
+
+def opened(name: str = "", **options: Any) -> ps.Dataset:
+    return ps.open(name or stored(), storage_options=store().options(), **options)
+
+
+def ids(data: ps.Dataset) -> list[int]:
+    return data.to_table()["id"].to_pylist()
+
+
+def another_scheme() -> Case:
+    def advised() -> None:
+        assert ids(opened()) == [1, 2, 3]
+        assert ids(ps.open(served())) == [1, 2, 3]
+
+    return Case(lambda: ps.open("hf://datasets/name/a.tfrecord"), advised)
+
+
+def wrong_credentials() -> Case:
+    wrong = store().options() | {"aws_secret_access_key": "wrong"}
+
+    def advised() -> None:
+        assert ids(opened()) == [1, 2, 3]
+
+    return Case(lambda: ps.open(stored(), storage_options=wrong), advised)
+
+
+def an_object_in_memory() -> Case:
+    def advised() -> None:
+        assert ids(opened()) == [1, 2, 3]
+
+    return Case(lambda: opened(mmap=True), advised)
+
+
+def a_pattern_of_addresses() -> Case:
+    def advised() -> None:
+        assert ids(ps.open([served("a.tfrecord"), served("b.tfrecord")])) == [1, 2, 3, 1, 2, 3]
+
+    return Case(lambda: ps.open(f"{web().endpoint}/strong/*.tfrecord"), advised)
+
+
+def writing_to_a_web_server() -> Case:
+    def advised() -> None:
+        written()
+        target = f"s3://{bucket()}/written.tfrecord"
+        ps.write({"id": [4]}, target, storage_options=store().options())
+        assert ids(opened(target)) == [4]
+
+    return Case(lambda: ps.write({"id": [4]}, f"{web().endpoint}/x.tfrecord"), advised)
+
+
+def overlays_of_an_object() -> Case:
+    def advised() -> None:
+        ps.convert(opened(), NAME, overwrite=True)
+        ps.add_fields(NAME, {"score": [4, 5, 6]}, into="new.tfrecord")
+        assert ps.open("new.tfrecord")[2] == {"id": 3, "score": 6}
+
+    return Case(lambda: ps.add_fields(opened(), {"score": [4, 5, 6]}), advised)
+
+
+def rewriting_an_object() -> Case:
+    def advised() -> None:
+        ps.convert(opened(), "here.tfrecord")
+        ps.drop_fields("here.tfrecord", ["id"], in_place=True)
+        assert ps.open("here.tfrecord", raw=True).to_table().num_rows == 3
+
+    return Case(lambda: ps.drop_fields(opened(), ["id"], in_place=True), advised)
+
+
+def a_target_in_a_store() -> Case:
+    def advised() -> None:
+        ps.convert(written(), "here.parquet")
+        store().client.put(f"{bucket()}/here.parquet", Path("here.parquet").read_bytes())
+        assert ids(opened(f"s3://{bucket()}/here.parquet")) == [1, 2, 3]
+
+    return Case(lambda: ps.convert(written(), f"s3://{bucket()}/here.parquet"), advised)
+
+
+def secrets_in_a_pickle() -> Case:
+    def advised() -> None:
+        options = {**store().options(), "pickle_secrets": True}
+        again = pickle.loads(pickle.dumps(ps.open(stored(), storage_options=options)))
+        assert ids(again) == [1, 2, 3]
+
+    return Case(lambda: pickle.dumps(opened()), advised)
+
+
+CASES: Cases = {
+    "'names that begin with s3://, gs://, az://, abfs:// or https://'": another_scheme,
+    "'credentials in the environment, or storage_options='": wrong_credentials,
+    "'leave out mmap=True'": an_object_in_memory,
+    "'pass the address of each file'": a_pattern_of_addresses,
+    "'write to this machine, or to s3://, gs:// or az://'": writing_to_a_web_server,
+    "'copy the object to this machine with penstock.convert, and change the copy'": (
+        overlays_of_an_object,
+        rewriting_an_object,
+    ),
+    "'write to a file on this machine, and upload it'": a_target_in_a_store,
+    "'AWS_SECRET_ACCESS_KEY and its like in the environment, a profile (AWS_PROFILE), or storage_options={…, \"pickle_secrets\": True}'": secrets_in_a_pickle,
+}
