@@ -174,7 +174,7 @@ WEB = ["strong", "weak", "untagged", "undated", "moved"]
 
 @pytest.mark.parametrize("place", WEB)
 def test_a_web_server_of_any_kind_is_read(place: str, tmp_path: Path, nginx: Nginx) -> None:
-    file = written(tmp_path / f"{place} ü#1.tar", table())
+    file = written(tmp_path / f"{place} ü+1.tar", table())
     shutil.copy(file, nginx.files)
     options = {"allow_http": True}
     here = ps.open(file)
@@ -250,3 +250,14 @@ def test_what_is_written_to_a_store_is_the_file(
         ps.write(data, url, storage_options=options)
     ps.write(data.slice(0, 10), url, storage_options=options, overwrite=True)
     assert len(ps.open(url, storage_options=options)) == 10
+
+
+def test_keys_that_no_client_reaches_are_refused_by_name(
+    seaweed: Seaweed, prefix: str, options: dict[str, str], nginx: Nginx
+) -> None:
+    for name in (f"s3://{prefix}/a//b.tfrecord", f"s3://{prefix}/../b.tfrecord"):
+        with pytest.raises(ps.UnsupportedError) as refused:
+            ps.open(name, storage_options=options)
+        assert refused.value.file == name
+    with pytest.raises(ps.UnsupportedError, match="web server"):
+        ps.open(f"{nginx.endpoint}/strong/a%23b.tfrecord", storage_options={"allow_http": True})

@@ -46,5 +46,5 @@ def test_a_web_server_cannot_be_written_to() -> None:
 def test_a_file_url_names_the_way(tmp_path: Path) -> None:
     with pytest.raises(ps.UnsupportedError) as refused:
         ps.open((tmp_path / "a.tfrecord").as_uri())
-    assert refused.value.hint == "a path without file://"
+    assert refused.value.hint == "the path without file://"
     assert ps.open((tmp_path / "a.tfrecord").as_uri().removeprefix("file://"))[0] == {"a": 1}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
-from penstock.errors import ChangedError, StorageError, shown
+from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
 from penstock.storage.base import Source, Storage
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def _translated(facts: Sequence[Any], path: str, *, is_open: bool) -> Exception:
         )
     if kind == "exists":
         return FileExistsError(errno.EEXIST, "the object exists", name)
+    if kind == "unsupported":
+        return UnsupportedError(message, file=name)
     hint = None
     if kind == "denied":
         hint = "credentials in the environment, or storage_options="
