@@ -62,8 +62,6 @@ def test_odd_arguments_are_refused_by_name(tmp_path: Path) -> None:
             dataset[key]
     with pytest.raises(TypeError, match="FixedLen"):
         ps.open(tmp_path / "x.tfrecord", schema={"id": "int64"})
-    with pytest.raises(ps.UnsupportedError, match="only files on this machine"):
-        ps.open("s3://bucket/x.tfrecord")
     with pytest.raises(FileNotFoundError, match="no such folder"):
         numbers(tmp_path / "missing" / "x.tfrecord", [1])
 
