@@ -37,8 +37,6 @@ _MOST_AHEAD = 8
 _NEAR_BYTES = 32 << 20
 """If an object is read in order, threads read windows at most this far from the furthest."""
 _LEAST_WINDOW = 64 << 10
-_LEAST_RUN = 2
-"""After so many reads that each began where another one ended, an object is read in order."""
 
 
 @contextmanager
@@ -237,8 +235,6 @@ class _Blocks:
         self._first = len(first)
         self._source = next(_NUMBERS)
         self._reached = len(first)
-        self._runs = {0: 0}
-        """How many reads in a row ended at each of these bytes."""
         self._ahead = 1
         self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
         self._lock = Lock()
@@ -276,13 +272,8 @@ class _Blocks:
         _KEPT.drop_all_of(self._source)
 
     def _is_in_order(self, start: int, end: int) -> bool:
-        run = self._runs.pop(start, -1) + 1
-        if len(self._runs) > 64:
-            self._runs.clear()
-        self._runs[end] = run
-        if self.is_read_in_order and end - start >= _LEAST_WINDOW:
-            return abs(start - self._reached) <= _NEAR_BYTES
-        return run >= _LEAST_RUN
+        is_window = self.is_read_in_order and end - start >= _LEAST_WINDOW
+        return is_window and abs(start - self._reached) <= _NEAR_BYTES
 
     def _number(self, at: int) -> int:
         return (at - self._first) // _BLOCK_BYTES if at >= self._first else -1
