@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import shutil
+import traceback
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -160,6 +161,7 @@ def test_a_secret_is_shown_nowhere(
     assert "wrong-secret-1" not in str(wrong.value) and "credentials" in str(wrong.value)
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, if another test imported it
 def test_a_forked_child_reads(
     tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
 ) -> None:
@@ -169,7 +171,13 @@ def test_a_forked_child_reads(
     for _ in range(5):
         child = os.fork()
         if not child:
-            os._exit(0 if ds.take([7])["id"].to_pylist() == [7] else 1)
+            status = 1
+            try:
+                status = 0 if ds.take([7])["id"].to_pylist() == [7] else 2
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
         assert os.waitpid(child, 0)[1] == 0
 
 
