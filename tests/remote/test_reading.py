@@ -27,6 +27,7 @@ FORMATS = {
     "tar": "x.tar",
     "recordio": "x.rec",
     "beton": "x.beton",
+    "npy": "x.npy",
     "npz": "x.npz",
     "hdf5": "x.h5",
     "parquet": "x.parquet",
@@ -58,6 +59,8 @@ def options(seaweed: Seaweed) -> dict[str, str]:
 def written(path: Path, data: pa.Table) -> Path:
     if path.suffix == ".rec":
         data = pa.table({"data": pa.array(map(str, data["id"].to_pylist())).cast(pa.binary())})
+    if path.suffix == ".npy":
+        data = pa.table({"data": data["id"]})
     ps.write(data, path, index=False)
     return path
 
@@ -307,3 +310,22 @@ def test_one_column_of_many_reads_its_bytes_only(
     assert isinstance(storage, ObjectStorage)
     store, _ = storage.store(url)
     assert store.stats()["bytes"] < 3 << 20
+
+
+OTHERS = {
+    "arrayrecord": ("array_record/peer-made/ar_default_zstd.array_record",),
+    "mds": tuple(f"mds/streaming/naive_MDSdataset/26/{n}" for n in ("shard.00000.mds", "index.json")),
+}
+
+
+@pytest.mark.parametrize("names", OTHERS.values(), ids=OTHERS)
+def test_files_of_other_programs_are_read(
+    names: tuple[str, ...], corpus: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    for name in names:
+        put(seaweed, f"{prefix}/others/{Path(name).name}", corpus / name)
+    here = ps.open(corpus / names[0])
+    there = ps.open(f"s3://{prefix}/others/{Path(names[0]).name}", storage_options=options)
+    assert there.to_table() == here.to_table()
+    assert there.take([len(here) - 1, 0]) == here.take([len(here) - 1, 0])
+    assert len(ps.open(f"s3://{prefix}/others/", storage_options=options)) == len(here)
