@@ -314,7 +314,9 @@ def test_one_column_of_many_reads_its_bytes_only(
 
 OTHERS = {
     "arrayrecord": ("array_record/peer-made/ar_default_zstd.array_record",),
-    "mds": tuple(f"mds/streaming/naive_MDSdataset/26/{n}" for n in ("shard.00000.mds", "index.json")),
+    "mds": tuple(
+        f"mds/streaming/naive_MDSdataset/26/{n}" for n in ("shard.00000.mds", "index.json")
+    ),
 }
 
 
