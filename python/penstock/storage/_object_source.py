@@ -29,7 +29,7 @@ _BLOCK_BYTES = 8 << 20
 """The bytes of a request when an object is read in order."""
 _AHEAD_BYTES = 96 << 20
 """Bytes that all sources together may have requested before they are read."""
-_KEPT_BYTES = 64 << 20
+_KEPT_BYTES = 24 << 20
 """Bytes of blocks that were read and are kept, of all sources: the next read of a thread often begins a little before the
 end of one."""
 _MOST_AHEAD = 8
