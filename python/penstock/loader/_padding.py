@@ -29,6 +29,8 @@ class ArrayOptions(NamedTuple):
     """Lengths of lists by path, outermost first."""
     truncate: bool = False
     pads: Mapping[str, Pad] = {}
+    real: np.ndarray | None = None
+    """Which records of a batch are real, bool[n]; the others only fill it. None: all."""
 
     def of(self, column: str) -> ColumnOptions:
         """The options of a column."""
@@ -52,12 +54,12 @@ class ColumnOptions(NamedTuple):
 
     def told(self) -> ColumnOptions:
         """These options, replaced by those that were given for exactly this path."""
-        ragged, fill, pad_to, _, pads = self.given
+        given, ragged = self.given, self.given.ragged
         return self._replace(
             ragged=self.ragged if isinstance(ragged, str) else ragged.get(self.path, self.ragged),
-            fill=fill.get(self.path, self.fill),
-            lengths=pad_to.get(self.path, self.lengths),
-            pad=pads.get(self.path, self.pad),
+            fill=given.fill.get(self.path, self.fill),
+            lengths=given.pad_to.get(self.path, self.lengths),
+            pad=given.pads.get(self.path, self.pad),
         )
 
     @property
