@@ -196,7 +196,7 @@ def test_a_missing_number_is_an_error_or_filled(tmp_path: Path) -> None:
 def test_several_datasets_are_laid_end_to_end(numbers: Path, tmp_path: Path) -> None:
     other = tmp_path / "more.npz"
     ps.write({"id": np.arange(1000, 1100), "extra": np.zeros(100)}, other)
-    loader = ps.Loader({"a": ps.open(numbers), "b": ps.open(other)}, 100)
+    loader = ps.Loader({"a": ps.open(numbers), "b": ps.open(other)}, 100, columns=["id"])
     assert ids(loader) == list(range(1100))
     assert list(next(iter(loader))) == ["id"]
 
@@ -322,7 +322,7 @@ def test_images_of_a_tfrecord_and_of_a_tar_mix(tmp_path: Path) -> None:
         loader = ps.Loader(data, 12, decode={"image": ps.Image()})
         batch = next(iter(loader))
         assert (batch["image"] == np.concatenate([pixels, pixels])).all()
-    with pytest.raises(ValueError, match="need the same damage mode"):
+    with pytest.raises(ValueError, match="open all of them with the same damage="):
         ps.Loader([sets[0], ps.open(tmp_path / "c.arrow", damage="skip")], 4)
     with pytest.raises(TypeError, match="str"):
         ps.Loader([sets[0], "c.arrow"], 4)

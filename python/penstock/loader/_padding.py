@@ -184,8 +184,20 @@ def _check_value(value: Any, place: Place) -> None:
         pa.scalar(value).cast(place.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SchemaError(
-            f"the value {value!r} of Pad does not fit {place.type}", field=place.paths[-1]
+            f"the value {value!r} of Pad does not fit {place.type}",
+            field=place.paths[-1],
+            hint=_fitting(value, place),
         ) from error
+
+
+def _fitting(value: Any, place: Place) -> str | None:
+    """A hint with a type that holds the value and the numbers of a column."""
+    if len(place.paths) != 1 or not isinstance(value, int) or not pa.types.is_integer(place.type):
+        return None
+    is_small = place.type.bit_width < 32 and -(1 << 31) <= value < 1 << 31
+    if not is_small and not -(1 << 63) <= value < 1 << 63:
+        return None
+    return f'open(..., types={{"{place.paths[0]}": "{"int32" if is_small else "int64"}"}})'
 
 
 def lengths_of(
