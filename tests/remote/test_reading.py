@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import shutil
@@ -9,10 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.storage._object_source import AHEAD
+from penstock.storage.objects import ObjectStorage
 from remote.servers.nginx import SIGNATURE, Nginx
 from remote.servers.seaweed import SECRET, Seaweed
 
@@ -202,7 +206,7 @@ def test_a_server_that_ignores_ranges_is_named(tmp_path: Path, nginx: Nginx) -> 
     large = tmp_path / "large.tfrecord"
     ps.write({"blob": [os.urandom(100_000) for _ in range(30)]}, large, index=False)
     shutil.copy(large, nginx.files)
-    with pytest.raises(ps.StorageError, match="whole object"):
+    with pytest.raises(ps.UnsupportedError, match="whole object"):
         ps.open(f"{nginx.endpoint}/whole/large.tfrecord", storage_options={"allow_http": True})
 
 
@@ -261,3 +265,37 @@ def test_keys_that_no_client_reaches_are_refused_by_name(
         assert refused.value.file == name
     with pytest.raises(ps.UnsupportedError, match="web server"):
         ps.open(f"{nginx.endpoint}/strong/a%23b.tfrecord", storage_options={"allow_http": True})
+
+
+def test_bytes_ahead_and_blocks_are_free_again(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    data = {"blob": [os.urandom(400_000) for _ in range(100)]}
+    ps.write(data, tmp_path / "x.tfrecord", index=False)
+    for number in range(3):
+        put(seaweed, f"{prefix}/large-{number}.tfrecord", tmp_path / "x.tfrecord")
+    ds = ps.open(f"s3://{prefix}/large-*.tfrecord", storage_options=options)
+    batches = ds.scan()
+    for _ in range(3):
+        next(batches)
+    del batches
+    assert ds.to_table().num_rows == 300
+    assert ds.to_table().num_rows == 300
+    ds.files.storage.begin(ds.paths, 8 << 20)
+    del ds
+    gc.collect()
+    assert AHEAD.used == 0
+
+
+def test_one_column_of_many_reads_its_bytes_only(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    wide = pa.table({f"c{n}": np.random.default_rng(n).random(100_000) for n in range(30)})
+    ps.write(wide, tmp_path / "wide.parquet")
+    url = put(seaweed, f"{prefix}/wide.parquet", tmp_path / "wide.parquet")
+    ds = ps.open(url, storage_options=options)
+    assert ds.to_table(columns=["c7"])["c7"].to_pylist() == wide["c7"].to_pylist()
+    storage = ds.files.storage
+    assert isinstance(storage, ObjectStorage)
+    store, _ = storage.store(url)
+    assert store.stats()["bytes"] < 3 << 20
