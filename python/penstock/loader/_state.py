@@ -70,20 +70,21 @@ def _difference(mine: Any, other: Any) -> tuple[str, str]:
     """Two values as text. Of two dicts, and of two lists of the same length, only what differs is shown."""
     if isinstance(mine, Mapping) and isinstance(other, Mapping):
         one, two = dict[str, Any](mine), dict[str, Any](other)
-        differ = [name for name in {**one, **two} if one.get(name) != two.get(name)]
-        texts = [_difference(one.get(name), two.get(name)) for name in differ[:3]]
-        shown = [
-            (f"{name} {a}", f"{name} {b}") for name, (a, b) in zip(differ, texts, strict=False)
-        ]
-        return ", ".join(a for a, _ in shown), ", ".join(b for _, b in shown)
+        names = [name for name in {**one, **two} if one.get(name) != two.get(name)][:3]
+        texts = [_difference(one.get(name), two.get(name)) for name in names]
+        mine, other = (
+            ", ".join(f"{name} {text[side]}" for name, text in zip(names, texts, strict=True))
+            for side in (0, 1)
+        )
+        return mine, other
     if isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
-        both = [
-            pair
-            for pair in zip(list[Any](mine), list[Any](other), strict=True)
-            if pair[0] != pair[1]
-        ]
-        return _SHORT.repr([one for one, _ in both]), _SHORT.repr([two for _, two in both])
+        mine, other = _without_equals(mine, other)
     return _SHORT.repr(mine), _SHORT.repr(other)
+
+
+def _without_equals(mine: list[Any], other: list[Any]) -> tuple[list[Any], list[Any]]:
+    differ = [place for place, value in enumerate(mine) if value != other[place]]
+    return [mine[place] for place in differ], [other[place] for place in differ]
 
 
 def _count(state: Mapping[str, Any], key: str) -> int:
