@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from steps import Case, Cases, cli
 
 import penstock as ps
@@ -225,6 +226,93 @@ def sets_with_two_names() -> Case:
     )
 
 
+def lists_of_other_lengths() -> Case:
+    ps.write({"tokens": [[1, 2], [3, 4]], "loss_mask": [[0], [0, 1]]}, "a.parquet")
+    ds = ps.open("a.parquet")
+
+    def packed(ds: ps.Dataset) -> ps.Dataset:
+        return ps.packed(ds, ["tokens", "loss_mask"], 2)
+
+    def advised() -> None:
+        assert packed(ds.filter("len(loss_mask) == len(tokens)"))[0]["loss_mask"] == [0, 1]
+
+    return Case(lambda: packed(ds), advised, "ds.filter('len(loss_mask) == len(tokens)')")
+
+
+def a_token_that_is_missing() -> Case:
+    ps.write({"tokens": [[1], [2, None], None, [3]]}, "a.parquet")
+    ds = ps.open("a.parquet")
+
+    def advised() -> None:
+        whole = ds.filter(
+            lambda batch: [None not in (one or []) for one in batch["tokens"].to_pylist()]
+        )
+        assert ps.packed(whole, "tokens", 2)[0]["tokens"] == [1, 3]
+
+    return Case(
+        lambda: ps.packed(ds, "tokens", 2).to_table(),
+        advised,
+        "ds.filter(lambda batch: [None not in (one or []) for one in batch['tokens'].to_pylist()])"
+        " leaves such documents out",
+    )
+
+
+def padding_that(value: int, stored: pa.DataType, needs: str) -> Case:
+    ps.write({"tokens": pa.array([[1, 2], [3]], pa.list_(stored))}, "a.arrow")
+
+    def padded(**types: Any) -> Any:
+        pads = {"tokens": ps.Pad(2, value=value)}
+        return next(iter(ps.Loader(ps.open("a.arrow", **types), 2, pad_to=pads)))["tokens"]
+
+    def advised() -> None:
+        assert padded(types={"tokens": needs}).tolist() == [[1, 2], [3, value]]
+
+    return Case(padded, advised, f'open(..., types={{"tokens": "{needs}"}})')
+
+
+def negative_padding() -> Case:
+    return padding_that(-100, pa.uint16(), "int32")
+
+
+def negative_padding_of_uint32() -> Case:
+    return padding_that(-100, pa.uint32(), "int64")
+
+
+def a_record_that_is_cut_off() -> Case:
+    written()
+    Path("a.tfrecord").write_bytes(Path("a.tfrecord").read_bytes()[:-7])
+
+    def loop(**options: Any) -> list[int]:
+        loader = ps.Loader(ps.open("a.tfrecord", **options), 6)
+        return [number for batch in loader for number in batch["id"].tolist()]
+
+    def advised() -> None:
+        assert loop(damage="skip") == [0, 1, 2, 3, 4]
+
+    return Case(
+        loop,
+        advised,
+        'penstock verify a.tfrecord; or open(..., damage="skip"), to skip damaged records',
+    )
+
+
+def a_record_with_a_wrong_bit() -> Case:
+    damaged()
+
+    def loop(**options: Any) -> list[int]:
+        loader = ps.Loader(ps.open("a.tfrecord", **options), 6)
+        return [number for batch in loader for number in batch["id"].tolist()]
+
+    def advised() -> None:
+        assert loop(damage="skip") == [1, 2, 3, 4, 5]
+
+    return Case(
+        loop,
+        advised,
+        'penstock verify a.tfrecord; or open(..., damage="skip"), to skip damaged records',
+    )
+
+
 CASES: Cases = {
     "'open(..., damage=\"skip\"), which reads on after the damage'": numbers_of_a_filtered_view,
     "command('penstock', 'repair', dataset.paths[shard], '--into', 'NEW')": records_without_numbers,
@@ -240,6 +328,13 @@ CASES: Cases = {
     ),
     "f\"length={longest}, split=True, or ds.filter('len({self.column}) <= {most}')\"": (
         documents_longer_than_a_row
+    ),
+    "f\"ds.filter('len({name}) == len({self.column})')\"": lists_of_other_lengths,
+    "f'ds.filter({has_all}) leaves such documents out'": a_token_that_is_missing,
+    "_fitting(value, place)": (negative_padding, negative_padding_of_uint32),
+    "f'{checked}open(..., damage=\"skip\"), to skip damaged records'": (
+        a_record_that_is_cut_off,
+        a_record_with_a_wrong_bit,
     ),
     "'penstock.rename_fields gives the column another name, such as \"tokens\"'": (
         documents_in_a_column_that_is_added

@@ -182,3 +182,30 @@ def test_a_mixture_may_end_with_its_first_set(tmp_path: Path) -> None:
     other = ps.Mixture({"a": 0.5, "b": 0.5}, seed=0, num_records=60)
     with pytest.raises(ps.StateError, match="another order"):
         ps.Loader(sets, 7, order=other).load_state_dict(loader.state_dict())
+
+
+def test_a_state_that_does_not_fit_says_what_differs(tmp_path: Path) -> None:
+    ps.write({"id": range(6)}, tmp_path / "a.arrow")
+    ds = ps.open(tmp_path / "a.arrow")
+
+    def loader(b: float, c: float, **more: Any) -> ps.Loader:
+        order = ps.Mixture({"a": 0.5, "b": b, "c": c}, **{"seed": 0, **more})
+        return ps.Loader({"a": ds, "b": ds, "c": ds}, 4, order=order)
+
+    def difference(mine: ps.Loader, other: ps.Loader) -> tuple[Any, Any]:
+        with pytest.raises(ps.StateError, match="another order") as caught:
+            mine.load_state_dict(other.state_dict())
+        return caught.value.expected, caught.value.found
+
+    mine = loader(0.25, 0.25)
+    assert difference(mine, loader(0.125, 0.375)) == (
+        "weights [['b', 0.25], ['c', 0.25]]",
+        "weights [['b', 0.125], ['c', 0.375]]",
+    )
+    assert difference(mine, loader(0.25, 0.25, seed=3)) == ("seed 0", "seed 3")
+    assert difference(mine, loader(0.25, 0.25, seed=3, num_records=9)) == (
+        "seed 0, num_records None",
+        "seed 3, num_records 9",
+    )
+    alone = ps.Loader([ds, ds, ds], 4, order=ps.Shuffled(0))
+    assert difference(alone, mine)[0].startswith("name 'shuffled'")

@@ -77,12 +77,11 @@ def test_buckets_take_the_value_the_mask_and_the_lengths(data: ps.Dataset) -> No
     for batch in loader:
         width = batch["tokens"].shape[1]
         assert width in (2, 6)
-        for number, row, mask, length in zip(
-            batch["id"], batch["tokens"], batch["tokens_mask"], batch["tokens_length"], strict=True
-        ):
+        names = ("id", "mask", "tokens", "tokens_mask", "tokens_length")
+        for number, is_real, row, mask, length in zip(*map(batch.get, names), strict=True):
             tokens = TOKENS[number] or []
             assert row.tolist() == tokens + [-1] * (width - len(tokens))
-            assert mask.sum() == length == len(tokens)
+            assert mask.sum() == length == len(tokens) * is_real
             seen += 1
     assert seen == 6
 
@@ -125,6 +124,44 @@ def test_the_mask_gives_the_lists_back(tmp_path: Path, rows: list[list[int]], va
         rows = rows[len(again) :]
         assert batch["a_length"].tolist() == [len(row) for row in again]
         assert (batch["a"][~batch["a_mask"]] == value).all()
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_records_that_only_fill_a_batch_have_no_real_values(
+    data: ps.Dataset, world_size: int
+) -> None:
+    pads = {
+        "tokens": ps.Pad(5, mask=True, lengths=True),
+        "boxes": ps.Pad((2, 3), mask=True, lengths=True),
+        "objects": ps.Pad(3, mask=True, lengths=True),
+    }
+    values = dict.fromkeys(["tokens", "boxes", "objects.label"], 0)
+    for rank in range(world_size):
+        loader = ps.Loader(data, 3, pad_to=pads, uneven="pad", rank=rank, world_size=world_size)
+        for batch in loader:
+            assert len(batch["mask"]) == 3
+            fields = {f"objects.{name}": array for name, array in batch["objects"].items()}
+            for name in values:
+                mask = {**batch, **fields}[f"{name}_mask"]
+                lengths = {**batch, **fields}[f"{name}_length"]
+                assert not mask[~batch["mask"]].any()
+                assert not lengths[~batch["mask"]].any()
+                values[name] += int(mask.sum())
+    assert values == {"tokens": 9, "boxes": 7, "objects.label": 7}
+
+
+def test_replacements_for_damaged_records_have_no_real_values(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"id": range(4), "tokens": [[n + 1] * (n + 1) for n in range(4)]}, path)
+    content = bytearray(path.read_bytes())
+    content[-6] ^= 1  # in the last record
+    path.write_bytes(content)
+    data = ps.open(path, damage="skip")
+    pads = {"tokens": ps.Pad(4, mask=True, lengths=True)}
+    (batch,) = ps.Loader(data, 4, pad_to=pads, uneven="pad")
+    assert batch["mask"].tolist() == [True, True, True, False]
+    assert batch["tokens_length"].tolist() == [1, 2, 3, 0]
+    assert batch["tokens_mask"].sum(1).tolist() == [1, 2, 3, 0]
 
 
 def test_text_is_padded_with_the_value(tmp_path: Path) -> None:

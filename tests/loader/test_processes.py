@@ -246,6 +246,42 @@ def test_a_script_without_a_main_guard_gets_an_error_that_names_the_guard(
     assert 'needs if __name__ == "__main__"' in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("main", "function", "omp", "threads"),
+    [
+        ("", "with_torch_threads", None, 1),
+        ("", "with_torch_threads", "2", min(2, os.cpu_count() or 1)),
+        ("import torch; torch.set_num_threads(4)", "with_torch_threads", None, 1),
+        ("import torch", "with_three_torch_threads", None, 3),
+    ],
+)
+def test_torch_uses_one_thread_in_a_worker_unless_the_user_decides(
+    data: Path, tmp_path: Path, main: str, function: str, omp: str | None, threads: int
+) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "program.py"
+    script.write_text(
+        f"{main}\n"
+        "import penstock as ps, user_functions\n"
+        'if __name__ == "__main__":\n'
+        f"    ds = ps.open({str(data)!r}, index='never')\n"
+        f"    loader = ps.Loader(ds, 50, map=user_functions.{function}, processes=1)\n"
+        "    print({int(n) for batch in loader for n in batch['threads']})\n"
+    )
+    environ = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    paths = [str(Path(functions.__file__).parent), environ.get("PYTHONPATH", "")]
+    environ |= {"PYTHONPATH": os.pathsep.join(paths)} | ({"OMP_NUM_THREADS": omp} if omp else {})
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=environ,
+    )
+    assert done.stdout.strip() == f"{{{threads}}}", done.stderr
+
+
 def test_large_arrays_arrive_complete(tmp_path: Path) -> None:
     path = tmp_path / "x.npy"
     rows = np.random.default_rng(0).random((64, 100_000), dtype=np.float32)

@@ -17,6 +17,7 @@ import pytest
 
 import penstock as ps
 from penstock.engine.pipeline import default_threads
+from penstock.loader import _caching
 from penstock.storage.local import LocalSource, LocalStorage
 
 COUNT = 400
@@ -90,6 +91,44 @@ def test_a_slow_map_is_named(data: Path, threads: int) -> None:
     stats = after_an_epoch(ps.Loader(ps.open(data), 16, map=slow_map, threads=threads))
     assert "the function given as map" in stats.bottleneck
     assert stats.stage_seconds["map"] > 0.01 * 25
+
+
+def parquet(path: Path) -> ps.Dataset:
+    tokens = np.random.default_rng(0).integers(0, 50_000, (4000, 200), np.int32)
+    ps.write({"tokens": list(tokens)}, path)
+    return ps.open(path)
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_scattered_records_of_parquet_lead_to_a_copy_in_memory(
+    tmp_path: Path, is_mixed: bool
+) -> None:
+    ds = parquet(tmp_path / "a.parquet")
+    sets: Any = {"a": ds, "b": ds} if is_mixed else ds
+    order = ps.Mixture({"a": 0.5, "b": 0.5}, seed=0) if is_mixed else ps.Shuffled(0)
+    stats = after_an_epoch(ps.Loader(sets, 400, order=order, threads=1))
+    assert max(stats.stage_seconds, key=stats.stage_seconds.__getitem__) == "columns", stats
+    assert 'records into columns: give cache="memory", ask for fewer columns=' in stats.bottleneck
+    assert stats.since(stats).parses_less_with == 'cache="memory"'
+    assert "parses_less_with" not in stats.to_dict()
+    cached = ps.Loader(sets, 400, order=order, cache="memory")
+    assert cached.stats().parses_less_with == ""
+
+
+def test_an_order_in_blocks_is_named_where_it_helps_and_the_records_do_not_fit_in_memory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ds = parquet(tmp_path / "a.parquet")
+    blocks = "order=penstock.Blocked(seed)"
+    monkeypatch.setattr(_caching, "_free_memory", lambda: 1000)
+
+    def advised(data: ps.Dataset, order: Any) -> str:
+        return ps.Loader(data, 4, order=order).stats().parses_less_with
+
+    assert advised(ds, ps.Shuffled(0)) == blocks
+    assert advised(ds.subset([3, 5]), ps.Shuffled(0)) == blocks
+    assert advised(ds, ps.Sequential()) == advised(ds, ps.Blocked(0)) == ""
+    assert advised(ps.open(data), ps.Shuffled(0)) == ""  # each record is read alone
 
 
 def test_a_slow_consumer_is_named(data: Path) -> None:

@@ -29,6 +29,19 @@ def slow_for_odd(batch: Batch) -> Batch:
     return batch
 
 
+def with_torch_threads(batch: Batch) -> Batch:
+    import torch
+
+    return {**batch, "threads": np.full(len(batch["id"]), torch.get_num_threads())}
+
+
+def with_three_torch_threads(batch: Batch) -> Batch:
+    import torch
+
+    torch.set_num_threads(3)
+    return with_torch_threads(batch)
+
+
 def failing(batch: Batch) -> Batch:
     if 20 in batch["id"]:
         raise ValueError(f"no good: {batch['id'].tolist()}")

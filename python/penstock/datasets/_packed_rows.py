@@ -14,8 +14,8 @@ from penstock.datasets._packing import Pieces
 class Documents(NamedTuple):
     """Documents in memory."""
 
-    lists: Any
-    """Their tokens, an Arrow array of lists."""
+    lists: pa.RecordBatch
+    """Their columns of lists."""
     records: np.ndarray
     """Their record numbers, int64[documents], ascending."""
 
@@ -53,14 +53,14 @@ class MadeRows:
         begin = (self._ends - size).astype(np.int32)
         return self._spread(np.arange(self._total, dtype=np.int32) - np.repeat(begin, size))
 
-    def tokens(self, documents: Documents, eos: float | None) -> pa.Array:
-        """Return the tokens of all rows.
+    def tokens(self, documents: Documents, name: str, eos: float | None) -> pa.Array:
+        """Return the values of a column of the documents, for all rows.
 
         Raises:
             MissingTokenError: a document has a null.
         """
         pieces, ends = self._pieces, self._ends
-        offsets, values = _flat(documents)
+        offsets, values = _flat(documents.lists.column(name), documents.records)
         begin = offsets[np.searchsorted(documents.records, pieces.record)] + pieces.skip
         if eos is None and (begin[1:] == (begin + pieces.size)[:-1]).all():
             first = int(begin[0]) if len(begin) else 0
@@ -81,15 +81,15 @@ class MadeRows:
         return pa.array(spread.reshape(-1))
 
 
-def _flat(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+def _flat(lists: Any, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The start of each list, and all values."""
-    offsets = np.asarray(documents.lists.offsets.to_numpy(zero_copy_only=False), np.int64)
-    values = documents.lists.values
+    offsets = np.asarray(lists.offsets.to_numpy(zero_copy_only=False), np.int64)
+    values = lists.values
     if values.null_count:
         missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
         missing = missing[(missing >= offsets[0]) & (missing < offsets[-1])]
         if len(missing):
             place = int(np.searchsorted(offsets, missing[0], "right")) - 1
-            raise MissingTokenError(int(documents.records[place]))
-        values = values.fill_null(0)
+            raise MissingTokenError(int(records[place]))
+        values = values.fill_null(False if pa.types.is_boolean(values.type) else 0)
     return offsets, values.to_numpy(zero_copy_only=False)

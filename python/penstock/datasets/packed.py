@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.batches import empty_columns
+from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Delivered, Reader, Stretch
 from penstock.datasets._opened import Opened
+from penstock.datasets._packed_arguments import ADDED, checked_columns, checked_eos
 from penstock.datasets._packed_rows import Documents, MadeRows, MissingTokenError
 from penstock.datasets._packing import Packing, apart, in_one_line, whole
 from penstock.datasets._views import View, ViewFiles
@@ -27,7 +29,6 @@ from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError, StaleIndexError
 from penstock.limits import checked_count
 
-_ADDED = {"document": pa.int32(), "position": pa.int32(), "mask": pa.bool_()}
 How = Literal["cut", "whole", "apart"]
 """Which function of `_packing` places the documents."""
 _CHUNK_TOKENS = 1 << 18
@@ -35,7 +36,12 @@ _CHUNK_TOKENS = 1 << 18
 
 
 def packed(
-    ds: Dataset, column: str, length: int, *, eos: int | None = None, split: bool = True
+    ds: Dataset,
+    column: str | Sequence[str],
+    length: int,
+    *,
+    eos: int | None = None,
+    split: bool = True,
 ) -> Dataset:
     """Pack the documents in a column of lists into rows of one length. Nothing is copied: the result is a dataset whose
     records are these rows.
@@ -51,9 +57,11 @@ def packed(
 
     Args:
         ds: a Dataset.
-        column: a column of lists of numbers. The other columns are not in the result.
+        column: a column of lists of numbers. Or a list of columns that go together, such as ["tokens", "loss_mask"]:
+            the first has the tokens, and the others have a number or a truth value for each token, which are packed in
+            the same places. Other columns are not in the result.
         length: tokens in a row.
-        eos: a token to be added to the end of each document.
+        eos: a token to be added to the end of each document. The other columns have 0 or False there.
         split: True puts documents one after another, and cuts them at the end of a row. The next row goes on with the
             rest as a document of its own, whose positions begin at 0, because attention sees only the row. Only the
             last row has padding. False cuts no document: each goes into the fullest row that has room for it
@@ -62,8 +70,8 @@ def packed(
     Documents without tokens are left out. So are damaged ones, if `ds` was opened with `damage="skip"`.
 
     Raises:
-        SchemaError: there is no such column, it does not hold lists of numbers, or `eos` does not fit its type. With
-            split=False, also if a document is longer than a row.
+        SchemaError: there is no such column, it does not hold lists of numbers, or `eos` does not fit its type. The
+            lists of several columns differ in length in a record. With split=False, a document is longer than a row.
         PenstockError: a document is damaged.
 
     Example:
@@ -75,11 +83,18 @@ def packed(
         (2, [5, 6, 7, 8, 9], [1, 1, 1, 2, 2], [0, 1, 2, 0, 1])
         >>> rows[1]["tokens"], rows[1]["mask"]
         ([4, 4, 4, 4, 0], [True, True, True, True, False])
+        >>> answers = {"tokens": [[5, 6, 7], [8, 9]], "loss_mask": [[0, 1, 1], [0, 1]]}
+        >>> _ = ps.write(answers, "answers.parquet", overwrite=True)
+        >>> row = ps.packed(ps.open("answers.parquet"), ["tokens", "loss_mask"], 7, eos=1)[0]
+        >>> row["tokens"], row["loss_mask"]
+        ([5, 6, 7, 1, 8, 9, 1], [0, 1, 1, 0, 0, 1, 0])
     """
     return _rows_of(ds, column, length, eos, "cut" if split else "whole")
 
 
-def pieces(ds: Dataset, column: str, length: int, *, eos: int | None = None) -> Dataset:
+def pieces(
+    ds: Dataset, column: str | Sequence[str], length: int, *, eos: int | None = None
+) -> Dataset:
     """Cut the documents in a column of lists into rows of one length. Each document begins a new row, and its last row is
     filled up with padding. The columns, arguments and errors are those of `packed`; `document` is 1 for all tokens.
 
@@ -94,46 +109,12 @@ def pieces(ds: Dataset, column: str, length: int, *, eos: int | None = None) -> 
     return _rows_of(ds, column, length, eos, "apart")
 
 
-def _rows_of(ds: Dataset, column: str, length: int, eos: Any, how: How) -> Dataset:
-    _check_column(ds, column)
+def _rows_of(ds: Dataset, column: str | Sequence[str], length: int, eos: Any, how: How) -> Dataset:
+    columns = checked_columns(ds, column)
     length = checked_count("length", length, 1)
-    rows = ds.view(PackedView(column, length, _checked_eos(ds, column, eos), how))
+    rows = ds.view(PackedView(columns, length, checked_eos(ds, columns[0], eos), how))
     len(rows)  # reads the lengths
     return rows
-
-
-def _check_column(ds: Any, column: str) -> None:
-    if not isinstance(ds, Dataset):
-        raise TypeError(f"packed takes a Dataset, not {type(ds).__name__}; try penstock.open")
-    names = ds.schema.names
-    if column not in names:
-        raise SchemaError(f"no such column; there are: {', '.join(names)}", field=column)
-    if column in _ADDED:
-        raise SchemaError(
-            "packed adds a column of this name",
-            field=column,
-            hint='penstock.rename_fields gives the column another name, such as "tokens"',
-        )
-    type_: Any = ds.schema.field(column).type
-    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-    if not (is_list and _is_number(type_.value_type)):
-        raise SchemaError(
-            f"packed takes a column of lists of numbers, but this column is {type_}", field=column
-        )
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_floating(type_)
-
-
-def _checked_eos(ds: Dataset, column: str, eos: Any) -> int | float | None:
-    if eos is None:
-        return None
-    type_: Any = ds.schema.field(column).type
-    try:
-        return pa.scalar(eos).cast(type_.value_type).as_py()
-    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise SchemaError(f"eos={eos!r} does not fit {type_.value_type}", field=column) from error
 
 
 class PackedView(View):
@@ -141,8 +122,10 @@ class PackedView(View):
 
     keeps_columns = False
 
-    def __init__(self, column: str, length: int, eos: float | None, how: How) -> None:
-        self.column = column
+    def __init__(self, columns: Sequence[str], length: int, eos: float | None, how: How) -> None:
+        self.columns = list(columns)
+        self.column = self.columns[0]
+        """The column with the tokens."""
         self.length = length
         self.eos = eos
         self.how: How = how
@@ -154,13 +137,21 @@ class PackedView(View):
         return self
 
     def schema(self, base: Files) -> pa.Schema:
-        field: Any = base.schema.field(self.column)
-        types = {self.column: field.type.value_type, **_ADDED}
+        given: list[Any] = [base.schema.field(name) for name in self.columns]
+        types = {**{field.name: field.type.value_type for field in given}, **ADDED}
         fields = [pa.field(name, pa.list_(one, self.length), False) for name, one in types.items()]
-        return pa.schema([fields[0].with_metadata(field.metadata), *fields[1:]])
+        for place, field in enumerate(given):
+            fields[place] = fields[place].with_metadata(field.metadata)
+        return pa.schema(fields)
+
+    def end_of(self, column: str) -> float | None:
+        """What is added to the end of each document in a column."""
+        return self.eos if column == self.column or self.eos is None else 0
 
     def packing(self, opened: Opened) -> Packing:
-        sizes = lengths_of(opened, [self.column])[self.column].astype(np.int64)
+        lengths = lengths_of(opened, self.columns)
+        self._check_alike(opened.files, lengths)
+        sizes = lengths[self.column].astype(np.int64)
         if self.eos is not None:
             sizes[sizes > 0] += 1
         if self.how != "whole":
@@ -168,6 +159,20 @@ class PackedView(View):
         if (longest := int(sizes.max(initial=0))) > self.length:
             raise self._too_long(opened.files, sizes, longest)
         return whole(sizes, self.length)
+
+    def _check_alike(self, files: Files, lengths: Mapping[str, np.ndarray]) -> None:
+        """Raise SchemaError if lists of the same record differ in length."""
+        sizes = lengths[self.column]
+        for name in self.columns[1:]:
+            if (differ := lengths[name] != sizes).any():
+                number = int(np.argmax(differ))
+                raise SchemaError(
+                    f"the list has {lengths[name][number]} values, and {self.column!r} has {sizes[number]} in this"
+                    " record; packed needs one for each token",
+                    **place_of(files, number),
+                    field=name,
+                    hint=f"ds.filter('len({name}) == len({self.column})')",
+                )
 
     def _too_long(self, files: Files, sizes: np.ndarray, longest: int) -> SchemaError:
         are_longer = sizes > self.length
@@ -228,7 +233,7 @@ class PackedFiles(ViewFiles):
     @property
     def choice_digest(self) -> str:
         view, packing = self.view, self.packing
-        facts = (self.base.choice_digest, view.column, view.length, view.eos, view.how)
+        facts = (self.base.choice_digest, view.columns, view.length, view.eos, view.how)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=16)
         for array in (packing.records, packing.ends):
             digest.update(np.ascontiguousarray(array, "<i8").data)
@@ -244,10 +249,17 @@ class PackedFiles(ViewFiles):
     def complete(self) -> Files:
         return self
 
-    def missing(self, record: int) -> SchemaError:
+    def missing(self, record: int, column: str) -> SchemaError:
         """The error for a document with a null."""
-        place = place_of(self.base, record)
-        return SchemaError("a token is missing (null)", **place, field=self.view.column)
+        has_all = (
+            f"lambda batch: [None not in (one or []) for one in batch[{column!r}].to_pylist()]"
+        )
+        return SchemaError(
+            "a token is missing (null)",
+            **place_of(self.base, record),
+            field=column,
+            hint=f"ds.filter({has_all}) leaves such documents out",
+        )
 
     def check_read(self, shard: int, chunk: Chunk[Any] | None = None) -> None:
         """Check only the file, because a chunk is one of rows."""
@@ -305,18 +317,18 @@ class PackedReader(Reader):
         # All rows up to a row can be made once the documents up to this one are there.
         needed = np.maximum.accumulate(files.packing.last_records(np.arange(done, last)))
         begin, end = done, int(files.base.firsts[shard])
-        held: list[Any] = []
+        held: list[pa.RecordBatch] = []
         held_from = end
         batches = shard_batches(
-            files.documents, [files.view.column], threads, [shard], is_cautious=True
+            files.documents, files.view.columns, threads, [shard], is_cautious=True
         )
         with closing(batches):
             for _, batch in batches:
-                held.append(batch.column(0))
+                held.append(batch)
                 end += batch.num_rows
                 ready = begin + int(np.searchsorted(needed, end))
                 if ready > done:
-                    lists = held[0] if len(held) == 1 else pa.concat_arrays(held)
+                    lists = held[0] if len(held) == 1 else join(held)
                     documents = Documents(lists, np.arange(held_from, end))
                     yield from self._in_parts(done, ready, documents)
                     done = ready
@@ -377,12 +389,13 @@ class PackedReader(Reader):
         made = MadeRows(pieces, len(rows), files.view.length)
         arrays: list[pa.Array] = []
         for name in names:
-            if name == files.view.column:
-                found = self._read(pieces.record) if documents is None else documents
+            if name in files.view.columns:
+                if documents is None:
+                    documents = self._read(pieces.record, [n for n in names if n not in ADDED])
                 try:
-                    arrays.append(made.tokens(found, files.view.eos))
+                    arrays.append(made.tokens(documents, name, files.view.end_of(name)))
                 except MissingTokenError as error:
-                    raise files.missing(error.record) from None
+                    raise files.missing(error.record, name) from None
             else:
                 arrays.append(made.column(name))
         schema = pa.schema([self.schema.field(name) for name in names])
@@ -392,10 +405,10 @@ class PackedReader(Reader):
         ]
         return pa.RecordBatch.from_arrays(lists, schema=schema)
 
-    def _read(self, records: np.ndarray) -> Documents:
+    def _read(self, records: np.ndarray, columns: Sequence[str]) -> Documents:
         files = self._files
         numbers = np.unique(records)
-        batch = take(files.documents, numbers, [files.view.column])
+        batch = take(files.documents, numbers, columns)
         for shard in np.unique(files.base.locate(numbers)[0]).tolist():
             files.base.check_unchanged(shard)
-        return Documents(batch.column(0), numbers)
+        return Documents(batch, numbers)

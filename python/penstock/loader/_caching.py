@@ -24,11 +24,14 @@ from penstock.limits import checked_count
 from penstock.loader._disk_copy import DiskCopy, NoCopy, as_schema, copy_to_folder, plain_schema
 from penstock.loader._sources import Records, Taken
 from penstock.loader.stats import Clock
+from penstock.orders import Order, Shuffled
 
 BLOCK_BYTES = 8 << 20
 PIECE_BYTES = 256 << 20
 """Maximum size of a piece, far below the limit of 32-bit offsets. A piece is in memory twice while it is built."""
 MOST_TRIES = 3
+GROWTH = 4
+"""How much larger records are expected to be in memory than in files, which may be compressed."""
 
 
 class Cached:
@@ -234,3 +237,16 @@ def cached(source: Records, where: Any, limit_bytes: Any) -> Cached | None:
     if limit_bytes is not None:
         limit_bytes = checked_count("cache_bytes", limit_bytes, 0)
     return None if where is None else Cached(source, where, limit_bytes)
+
+
+def parses_less_with(source: Records, order: Order, cache: Cached | None) -> str:
+    """The argument of `Loader` with which records are parsed less often, or "" if there is none."""
+    if cache is not None:
+        return ""
+    num_bytes = sum(dataset.files.total_bytes for dataset in source.datasets)
+    if GROWTH * num_bytes <= _free_memory() // 2:
+        return 'cache="memory"'
+    files = source.datasets[0].files
+    is_scattered = isinstance(order, Shuffled) and len(source) > 0
+    # Reading one record of such a file means parsing its neighbors, too.
+    return "order=penstock.Blocked(seed)" if is_scattered and files.own(0).place(0) is None else ""

@@ -241,6 +241,10 @@ def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOpti
         return array
     mask = _filled_up(np.ones(len(values), bool), levels, how, False) if pad.mask else None
     lengths = np.minimum(np.diff(levels[0]), array.shape[1]) if pad.lengths else None
+    if how.given.real is not None:  # records that only fill the batch have no values
+        for added in (mask, lengths):
+            if added is not None:
+                added[~how.given.real] = 0
     return _Padded(array, mask, lengths)
 
 

@@ -29,6 +29,8 @@ class ArrayOptions(NamedTuple):
     """Lengths of lists by path, outermost first."""
     truncate: bool = False
     pads: Mapping[str, Pad] = {}
+    real: np.ndarray | None = None
+    """Which records of a batch are real, bool[n]; the others only fill it. None: all."""
 
     def of(self, column: str) -> ColumnOptions:
         """The options of a column."""
@@ -52,12 +54,12 @@ class ColumnOptions(NamedTuple):
 
     def told(self) -> ColumnOptions:
         """These options, replaced by those that were given for exactly this path."""
-        ragged, fill, pad_to, _, pads = self.given
+        given, ragged = self.given, self.given.ragged
         return self._replace(
             ragged=self.ragged if isinstance(ragged, str) else ragged.get(self.path, self.ragged),
-            fill=fill.get(self.path, self.fill),
-            lengths=pad_to.get(self.path, self.lengths),
-            pad=pads.get(self.path, self.pad),
+            fill=given.fill.get(self.path, self.fill),
+            lengths=given.pad_to.get(self.path, self.lengths),
+            pad=given.pads.get(self.path, self.pad),
         )
 
     @property
@@ -182,8 +184,20 @@ def _check_value(value: Any, place: Place) -> None:
         pa.scalar(value).cast(place.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise SchemaError(
-            f"the value {value!r} of Pad does not fit {place.type}", field=place.paths[-1]
+            f"the value {value!r} of Pad does not fit {place.type}",
+            field=place.paths[-1],
+            hint=_fitting(value, place),
         ) from error
+
+
+def _fitting(value: Any, place: Place) -> str | None:
+    """A hint with a type that holds the value and the numbers of a column."""
+    if len(place.paths) != 1 or not isinstance(value, int) or not pa.types.is_integer(place.type):
+        return None
+    is_small = place.type.bit_width < 32 and -(1 << 31) <= value < 1 << 31
+    if not is_small and not -(1 << 63) <= value < 1 << 63:
+        return None
+    return f'open(..., types={{"{place.paths[0]}": "{"int32" if is_small else "int64"}"}})'
 
 
 def lengths_of(

@@ -8,6 +8,9 @@ files are not used, so a killed process leaves nothing behind. Workers are spawn
 loader's threads in whatever state they are, and a forkserver is one more process to manage and saves only 0.2 seconds
 once. Every worker has a thread that reads from a second socket, on which its parent never sends anything. When the
 parent ends, that read returns, and the worker exits whatever the function is doing.
+
+Libraries such as torch use one thread in a worker. Several workers with a thread for each core each would slow each
+other down, many times on large machines.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import pickle
 import queue
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -216,6 +220,7 @@ def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
     """Process batches until the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     threading.Thread(target=_end_with, args=(life,), daemon=True).start()
+    _use_one_thread()
     try:
         call = pickle.loads(function)  # noqa: S301  made by the parent
     except BaseException:  # noqa: BLE001  the exit status reports the error to the parent
@@ -235,6 +240,17 @@ def _serve(work: socket.socket, life: socket.socket, function: bytes) -> None:
                 reason = TypeError(f"the value that map returned cannot be pickled: {error}")
                 _send(work, (False, reason, traceback.format_exc()))
             del answer
+
+
+def _use_one_thread() -> None:
+    """Let libraries use one thread, unless the user decided with OMP_NUM_THREADS."""
+    if "OMP_NUM_THREADS" in os.environ:
+        return
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # for libraries that the function loads
+    torch = sys.modules.get("torch")  # loaded by the user's script, before this
+    if torch is not None:
+        torch.set_num_threads(1)
 
 
 def _end_with(life: socket.socket) -> None:

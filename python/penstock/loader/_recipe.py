@@ -171,7 +171,7 @@ class Recipe:
             rows, mask = _filled_up(rows, mask)
         shared.go_on()
         with clock.on("decode"), self._located(numbers[rows.places]):
-            made = self._arrays(rows, pad_to)
+            made = self._arrays(rows, pad_to, mask)
         if mask is not None:
             own = made.get("mask")
             if own is None:
@@ -200,10 +200,12 @@ class Recipe:
             stops=len(read) < len(numbers) and self.source.damage_mode == "stop",
         )
 
-    def _arrays(self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]]) -> Batch:
+    def _arrays(
+        self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]], real: np.ndarray | None
+    ) -> Batch:
         names = rows.batch.schema.names
         rest = rows.batch.select([name for name in names if name not in rows.decoded])
-        options = self.arrays
+        options = self.arrays._replace(real=real)
         if pad_to:
             options = options._replace(pad_to={**options.pad_to, **pad_to})
         arrays = {**rows.decoded, **as_arrays(rest, options)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property, reduce
 from typing import Any
 
@@ -19,7 +19,7 @@ from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_text, s
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import empty, reordered, take
-from penstock.errors import FormatError, RecordIndexError, SchemaError, StaleIndexError
+from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.payloads.images import bytes_of
@@ -52,14 +52,16 @@ class Records:
         if len(modes) > 1:
             found = " and ".join(f'damage="{mode}"' for mode in sorted(modes))
             raise ValueError(
-                f"all datasets of a loader need the same damage mode, but these have {found}"
+                f"all datasets of a loader need the same damage mode, but these have {found};"
+                " open all of them with the same damage="
             )
         self.damage_mode = modes.pop()
 
     @cached_property
     def sizes(self) -> list[int]:
         """The number of records of each dataset. Counting them may read the files."""
-        return [len(dataset) for dataset in self.datasets]
+        with self._advising():
+            return [len(dataset) for dataset in self.datasets]
 
     @cached_property
     def _firsts(self) -> np.ndarray:
@@ -150,7 +152,8 @@ class Records:
             raise
         except FormatError as error:
             if self.damage_mode == "error":
-                raise
+                with self._advising():
+                    raise
             if len(numbers) == 1:
                 dataset.add_skipped_record(int(numbers[0]), _region(dataset, numbers, error))
                 return self._read(dataset, numbers[:0], clock, False), places[:0]
@@ -162,6 +165,18 @@ class Records:
         other, others = self._take_from(dataset, numbers[middle:], clock, False)
         filled = [one for one in (batch, other) if one.num_rows]
         return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
+
+    @contextmanager
+    def _advising(self) -> Generator[None]:
+        """Say in the error of a damaged record that training can go on without it."""
+        try:
+            yield
+        except FormatError as error:
+            is_damaged = error.record is not None and not isinstance(error, LimitError)
+            if is_damaged and self.damage_mode == "error" and "damage=" not in (error.hint or ""):
+                checked = "" if error.hint is None else f"{error.hint}; or "
+                error.hint = f'{checked}open(..., damage="skip"), to skip damaged records'
+            raise
 
     def _read(
         self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool

@@ -26,7 +26,7 @@ VERSION = 1
 _END = 1 << 63
 """Exclusive upper bound of counts: no loader has a larger epoch or position."""
 _SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxstring = 2, 80
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlist = 3, 80, 20
 
 
 def made(epoch: int, position: int, guard: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,10 +51,11 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
     }
     for key, reason in reasons.items():
         if state.get(key) != guard[key]:
+            expected, found = _difference(guard[key], state.get(key))
             raise StateError(
                 reason,
-                expected=guard[key],
-                found=_SHORT.repr(state.get(key)),
+                expected=expected,
+                found=found,
                 hint="make the loader as it was when the state was saved, or begin without a state",
             )
     epoch, position = (_count(state, key) for key in ("epoch", "position"))
@@ -63,6 +64,27 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
             "the position is beyond the end of the epoch", expected=length, found=position
         )
     return epoch, position
+
+
+def _difference(mine: Any, other: Any) -> tuple[str, str]:
+    """Two values as text. Of two dicts, and of two lists of the same length, only what differs is shown."""
+    if isinstance(mine, Mapping) and isinstance(other, Mapping):
+        one, two = dict[str, Any](mine), dict[str, Any](other)
+        names = [name for name in {**one, **two} if one.get(name) != two.get(name)][:3]
+        texts = [_difference(one.get(name), two.get(name)) for name in names]
+        mine, other = (
+            ", ".join(f"{name} {text[side]}" for name, text in zip(names, texts, strict=True))
+            for side in (0, 1)
+        )
+        return mine, other
+    if isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
+        mine, other = _without_equals(mine, other)
+    return _SHORT.repr(mine), _SHORT.repr(other)
+
+
+def _without_equals(mine: list[Any], other: list[Any]) -> tuple[list[Any], list[Any]]:
+    differ = [place for place, value in enumerate(mine) if value != other[place]]
+    return [mine[place] for place in differ], [other[place] for place in differ]
 
 
 def _count(state: Mapping[str, Any], key: str) -> int:

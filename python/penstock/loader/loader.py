@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,7 @@ from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
 from penstock.loader._buckets import BucketSequence, buckets_of
-from penstock.loader._caching import cached
+from penstock.loader._caching import cached, parses_less_with
 from penstock.loader._class_names import ClassNames
 from penstock.loader._maker import BatchMaker
 from penstock.loader._padding import array_options, padded_paths
@@ -193,7 +194,8 @@ class Loader:
         self.threads = arguments.checked_threads(threads)
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
-        self._meter = Meter(self.threads)
+        less_with = partial(parses_less_with, self.source, self.order, self.cache)
+        self._meter = Meter(self.threads, less_with)
         user = UserCode(map, map_records)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
         self._recipe = Recipe(
@@ -454,5 +456,5 @@ class Loader:
 
     @property
     def damage(self) -> list[SkippedRegion]:
-        """The damaged regions skipped so far."""
+        """The damaged regions that this rank skipped so far. Other ranks read other records, and list their own."""
         return self.source.damage

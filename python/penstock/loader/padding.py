@@ -17,6 +17,8 @@ class Pad:
         mask: add a column `<name>_mask`, bool of the shape of the padded lists: True for values of the list.
         lengths: add a column `<name>_length`, int64[n]: how many values of the list are in the batch.
 
+    With `uneven="pad"`, records that only fill a batch are False in that mask, and their lengths are 0.
+
     Example:
         >>> import penstock as ps
         >>> _ = ps.write({"tokens": [[5, 6, 7], [8]]}, "tokens.tfrecord", overwrite=True)

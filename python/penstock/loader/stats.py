@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -37,6 +37,8 @@ class LoaderStats(Printed):
         loop_seconds: how long the loop used the batches.
         stage_seconds: the time of all threads together in each stage: "read", "verify", "columns" (parsing records),
             "decode", "map".
+        parses_less_with: an argument of the loader with which records are parsed less often: `cache="memory"` if they
+            fit there, or an order that reads parts of files once. "" if there is none.
     """
 
     num_batches: int
@@ -48,6 +50,7 @@ class LoaderStats(Printed):
     wait_cpu_seconds: float
     loop_seconds: float
     stage_seconds: dict[str, float]
+    parses_less_with: str = ""
 
     @property
     def total_seconds(self) -> float:
@@ -72,7 +75,8 @@ class LoaderStats(Printed):
     def to_dict(self) -> dict[str, float]:
         """All figures by name, for a logger: `wandb.log(loader.stats().to_dict())`. A stage's seconds are
         `stage_seconds/read` and so on."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "stage_seconds"}
+        others = ("stage_seconds", "parses_less_with")
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in others}
         for name in ("total_seconds", "records_per_second", "bytes_per_second", "wait_share"):
             found[name] = getattr(self, name)
         return found | {f"stage_seconds/{name}": s for name, s in self.stage_seconds.items()}
@@ -84,7 +88,7 @@ class LoaderStats(Printed):
             if name == "stage_seconds":
                 earlier = before.stage_seconds
                 found[name] = {s: max(value[s] - earlier.get(s, 0), 0.0) for s in value}
-            elif name != "num_threads":
+            elif name not in ("num_threads", "parses_less_with"):
                 found[name] = value - getattr(before, name)
         return LoaderStats(**found)
 
@@ -104,6 +108,8 @@ class LoaderStats(Printed):
             slowest == "read" and self.wait_cpu_seconds > _BUSY_SHARE * self.wait_seconds
         )
         advice = _DECOMPRESSING if is_decompressing else _ADVICE[slowest]
+        if slowest == "columns" and self.parses_less_with:
+            advice = advice.replace("ask for", f"give {self.parses_less_with}, ask for")
         if self.num_threads >= default_threads():
             advice = advice.replace("give more threads=", "use a machine with more cores").replace(
                 "Give more threads=", "Use a machine with more cores"
@@ -206,8 +212,10 @@ class Clock:
 class Meter:
     """Sums the costs of batches. Only the thread of the loop uses it."""
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, num_threads: int, parses_less_with: Callable[[], str]) -> None:
         self._num_threads = num_threads
+        self._parses_less_with = parses_less_with
+        self._less_with: str | None = None
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._batches = self._records = self._bytes = 0
         self._waited = self._busy = self._kept = 0.0
@@ -238,6 +246,8 @@ class Meter:
         both = stages["verify"] + stages["columns"]
         share = self._verified / self._sampled if self._sampled else 0.0
         stages |= {"verify": share * both, "columns": (1 - share) * both}
+        if self._less_with is None:  # once, because it asks for the free memory
+            self._less_with = self._parses_less_with()
         return LoaderStats(
             num_batches=self._batches,
             num_records=self._records,
@@ -248,4 +258,5 @@ class Meter:
             wait_cpu_seconds=self._busy,
             loop_seconds=self._kept,
             stage_seconds=stages,
+            parses_less_with=self._less_with,
         )

@@ -1,0 +1,61 @@
+"""Checks the arguments of `packed` and `pieces`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.datasets.dataset import Dataset
+from penstock.errors import SchemaError
+
+ADDED = {"document": pa.int32(), "position": pa.int32(), "mask": pa.bool_()}
+"""The columns that `packed` adds."""
+
+
+def checked_columns(ds: Any, column: str | Sequence[str]) -> list[str]:
+    """Return the names of the columns to pack, the one with the tokens first."""
+    if not isinstance(ds, Dataset):
+        raise TypeError(f"packed takes a Dataset, not {type(ds).__name__}; try penstock.open")
+    columns = [column] if isinstance(column, str) else list(column)
+    if not columns or len(set(columns)) < len(columns):
+        raise ValueError(f"packed takes a column, or a list of different columns, not {column!r}")
+    for name in columns:
+        _check_column(ds, name, may_be_bool=name != columns[0])
+    return columns
+
+
+def _check_column(ds: Dataset, column: str, *, may_be_bool: bool) -> None:
+    names = ds.schema.names
+    if column not in names:
+        raise SchemaError(f"no such column; there are: {', '.join(names)}", field=column)
+    if column in ADDED:
+        raise SchemaError(
+            "packed adds a column of this name",
+            field=column,
+            hint='penstock.rename_fields gives the column another name, such as "tokens"',
+        )
+    type_: Any = ds.schema.field(column).type
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    is_good = is_list and (
+        _is_number(type_.value_type) or (may_be_bool and pa.types.is_boolean(type_.value_type))
+    )
+    if not is_good:
+        raise SchemaError(
+            f"packed takes a column of lists of numbers, but this column is {type_}", field=column
+        )
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_floating(type_)
+
+
+def checked_eos(ds: Dataset, column: str, eos: Any) -> int | float | None:
+    if eos is None:
+        return None
+    type_: Any = ds.schema.field(column).type
+    try:
+        return pa.scalar(eos).cast(type_.value_type).as_py()
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise SchemaError(f"eos={eos!r} does not fit {type_.value_type}", field=column) from error
