@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def late_file_of_another_kind() -> Case:
     ps.write({"q": [2]}, "d/q-0.tfrecord", index=False)
 
     def fails() -> None:
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*is left out")
             # Otherwise more than 1000 files would be needed.
             patch.setattr(_shared_schema, "_SAMPLED_FILES", 2)
             patch.setattr(one_set, "_MOST_FILES", 2)
