@@ -29,7 +29,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _source = click.argument("source", type=click.Path(), metavar="SOURCE")
 _WHERE = (
     click.option(
-        "--into", type=click.Path(), help="A file, a folder or a pattern for the new files."
+        "--into",
+        type=click.Path(),
+        help="A file, a folder or a pattern ({shard:05d}) for the new files.",
     ),
     click.option(
         "--in-place", is_flag=True, help="Replace each file when its new file is complete."

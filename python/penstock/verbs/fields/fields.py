@@ -37,7 +37,7 @@ from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
 from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
-from penstock.verbs.write.shards import Names
+from penstock.verbs.write.names import Names, with_note_of_order
 
 Path = str | os.PathLike[str]
 
@@ -400,7 +400,8 @@ def _rewrite(
     index, threads = index_option(how.index), checked_threads(how.threads)
     options = (how.overwrite, how.verify, index, threads, how.progress)
     job = Job(dataset, targets, edit, in_place, *options)
-    return rewrite(job if published is None else dataclasses.replace(job, published=published))
+    made = rewrite(job if published is None else dataclasses.replace(job, published=published))
+    return made if into is None else with_note_of_order(made, os.fspath(into))
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
