@@ -254,7 +254,7 @@ def _at_random(total: int, shares: Sequence[Fraction], seed: int) -> np.ndarray:
 def _stratified(
     dataset: Dataset, shares: Sequence[Fraction], column: str, seed: int, threads: int | None
 ) -> np.ndarray:
-    found = [group for group, _ in groups(dataset, [column], threads)]
+    found = [part.group for part in groups(dataset, [column], threads)]
     group = np.concatenate([np.zeros(0, np.int64), *found])
     total = len(group)
     order = permuted(total, seed, 0, Draw.SPLITS, 0, total)
