@@ -356,7 +356,7 @@ CASES: Cases = {
         half_of_a_picture
     ),
     "'open(..., damage=\"skip\"), to skip damaged records'": broken_picture_of_a_loader,
-    "'open(..., damage=\"skip\") leaves such records out, decode=False gives fields as bytes'": odd_member,
+    "'open(..., damage=\"skip\") leaves such records out, open(..., decode=False) gives fields as bytes'": odd_member,
     "'open(..., damage=\"skip\") leaves such records out'": text_that_is_none,
     "'open(..., checksums=\"headers\"), if its writer left this checksum out'": checksums_left_out,
     "'open(..., checksums=\"none\")'": checksums_of_another_writer,

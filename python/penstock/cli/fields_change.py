@@ -47,7 +47,7 @@ _WHERE = (
 _VALUES = (
     click.option(
         "--from",
-        "table",
+        "from_table",
         type=click.Path(),
         help="A table: CSV (.csv, .tsv), or any data that penstock can open.",
     ),
@@ -209,7 +209,7 @@ def bake(source: str, as_json: bool, **options: Any) -> None:
 
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
-    table, function = options.pop("table"), options.pop("function")
+    table, function = options.pop("from_table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()
     if sum(bool(given) for given in (table, function, constants)) != 1:
