@@ -52,6 +52,12 @@ _VALUES = (
         help="A table: CSV (.csv, .tsv), or any data that penstock can open.",
     ),
     click.option(
+        "--columns",
+        type=NAMES,
+        metavar="NAME,…",
+        help="The columns of the table to use, besides --by. [default: all]",
+    ),
+    click.option(
         "--set", "constants", multiple=True, metavar="NAME=VALUE", help="One value for all records."
     ),
     click.option(
