@@ -271,7 +271,8 @@ def _folders(to: str, is_folder: bool, pieces: Sequence[Piece]) -> tuple[str, li
     if pieces:
         place = common_folder(pieces)
         return place, [place, *(os.path.dirname(piece.target) for piece in pieces)]
-    return (to, [to]) if is_folder else (os.path.dirname(to), [])
+    place = to if is_folder else os.path.dirname(to)
+    return place, [place] if place else []
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:
