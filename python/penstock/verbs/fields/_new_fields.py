@@ -24,6 +24,7 @@ from penstock.verbs.write.incoming_values import no_text
 _SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
 
 
+# Complexity: one branch for each form of the values.
 def new_fields(
     dataset: Dataset,
     fields: Any,
@@ -67,7 +68,8 @@ def _columns(
 ) -> NewFields:
     table = table_of(fields, dataset.schema)
     if columns is not None:
-        wanted = list(dict.fromkeys([*([] if by is None else [by]), *columns]))
+        keys: list[str] = [] if by is None else [by]
+        wanted = [*keys, *(name for name in columns if name != by)]
         known = table.schema.names
         for name in wanted:
             if name not in known:

@@ -232,6 +232,7 @@ def rename_fields(
     return _rewrite(dataset, edit, into, in_place, how)
 
 
+# Complexity: one branch for each option.
 def replace_fields(
     source: Any,
     fields: Any,
