@@ -180,3 +180,26 @@ def test_append_takes_the_reading_options_of_convert() -> None:
 
     for command in (append, convert):
         assert set(OF_RECORDS) <= {parameter.name for parameter in command.params}
+
+
+def test_head_shows_other_columns_than_the_condition_reads(shards: Path) -> None:
+    done = run("head", "--json", "--columns", "name", "--where", "id >= 298", shards)
+    assert [list(row) for row in done.document["records"]] == [["name"], ["name"]]
+    done = run("head", "--columns", "nope", "--where", "id >= 298", shards)
+    assert done.status == 2
+    assert "there is no field 'nope'" in done.err
+
+
+@pytest.mark.parametrize("command", ["convert", "dedupe", "sort"])
+def test_missing_folders_of_the_target_are_made(shards: Path, tmp_path: Path, command: str) -> None:
+    target = tmp_path / "new" / "folder" / "out.arrow"
+    words = {
+        "convert": (shards, target),
+        "dedupe": (shards, "--into", target),
+        "sort": (shards, "--by", "id", "--into", target),
+    }
+    assert run(command, *words[command]).status == 0
+    assert ids(target) == list(range(300))
+    wrong = tmp_path / "none" / "out.arrow"
+    assert run("convert", shards, wrong, "--columns", "nope").status == 2
+    assert not wrong.parent.exists()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -137,6 +139,21 @@ def half_of_a_picture() -> Case:
 
     hint = "allow_damaged=True, to decode the intact part of a damaged JPEG"
     return Case(lambda: ps.decode_images([cut_picture()]), advised, hint)
+
+
+def half_of_a_picture_to_encode() -> Case:
+    ps.write({"id": [0, 1], "image": [png(1), cut_picture()]}, "a.tar")
+
+    def converted(path: str) -> list[int]:
+        ps.convert(path, "b.tar", image_mode="jpg", max_side=8, overwrite=True)
+        return [row["id"] for row in rows("b.tar")]
+
+    def advised() -> None:
+        call = [sys.executable, "-m", "penstock", "repair", "--decode", "a.tar", "--into", "w.tar"]
+        subprocess.run(call, check=True)
+        assert converted("w.tar") == [0]
+
+    return Case(lambda: converted("a.tar"), advised)
 
 
 def broken_picture_of_a_loader() -> Case:
@@ -346,6 +363,9 @@ def exact_labels() -> Case:
 
 
 CASES: Cases = {
+    "'penstock repair --decode leaves out the records whose pictures are damaged'": (
+        half_of_a_picture_to_encode
+    ),
     "f\"{raise_limit('record_bytes', page.plain_bytes)}, or read other columns\"": large_page,
     "'the path without file://'": as_an_address,
     "raise_limit('record_bytes', size)": large_image,
@@ -356,7 +376,7 @@ CASES: Cases = {
         half_of_a_picture
     ),
     "'open(..., damage=\"skip\"), to skip damaged records'": broken_picture_of_a_loader,
-    "'open(..., damage=\"skip\") leaves such records out, decode=False gives fields as bytes'": odd_member,
+    "'open(..., damage=\"skip\") leaves such records out, open(..., decode=False) gives fields as bytes'": odd_member,
     "'open(..., damage=\"skip\") leaves such records out'": text_that_is_none,
     "'open(..., checksums=\"headers\"), if its writer left this checksum out'": checksums_left_out,
     "'open(..., checksums=\"none\")'": checksums_of_another_writer,

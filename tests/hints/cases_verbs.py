@@ -46,6 +46,35 @@ def three_damaged() -> None:
 # -- fields ---------------------------------------------------------------------------------------
 
 
+def unwanted_column() -> Case:
+    ps.write({"id": [1, 2], "label": [0, 0]}, "a.tfrecord")
+    table = pa.table({"id": [1, 2], "label": [7, 8], "remark": ["a", "b"]})
+
+    def replaced(**options: Any) -> None:
+        ps.replace_fields("a.tfrecord", table, by="id", in_place=True, **options)
+
+    def advised() -> None:
+        replaced(columns=["label"])
+        assert rows("a.tfrecord") == [{"id": 1, "label": 7}, {"id": 2, "label": 8}]
+
+    return Case(replaced, advised)
+
+
+def empty_cell() -> Case:
+    ps.write({"id": [1, 2], "label": [5, 6]}, "a.tfrecord")
+    Path("new.csv").write_text("id,label\n1,7\n2,\n")
+
+    def replaced(**options: Any) -> list[Any]:
+        ps.replace_fields("a.tfrecord", "new.csv", by="id", into="b.tfrecord", **options)
+        return ps.open("b.tfrecord").to_table()["label"].to_pylist()
+
+    def advised() -> None:
+        assert replaced(missing="keep") == [7, 6]
+        assert replaced(missing="null", overwrite=True) == [7, None]
+
+    return Case(replaced, advised)
+
+
 def unknown_field() -> Case:
     ps.write({"a": [1]}, "a.tfrecord")
 
@@ -384,7 +413,11 @@ CASES: Cases = {
     "f'write {better} instead, and convert that with penstock.convert'": (
         repaired_under_the_name_of_another_format
     ),
-    "'add_fields adds new fields'": unknown_field,
+    "'columns= with the columns of the table to use; add_fields adds new fields'": (
+        unknown_field,
+        unwanted_column,
+    ),
+    '\'missing="keep" leaves the old value of such a record, missing="null" removes it\'': empty_cell,
     "'run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
         kept_fields_are_baked,
         kept_fields_are_changed_beside,

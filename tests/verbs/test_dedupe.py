@@ -112,7 +112,41 @@ def test_a_column_of_another_format_may_be_called_like_the_place(tmp_path: Path)
     ps.write({"__url__": ["a", "b", "a"]}, tmp_path / "0.parquet")
     made = ps.dedupe(tmp_path / "0.parquet", into=tmp_path / "out.parquet")
     assert made.num_records == 2
-    assert made.notes == ("compared 1 column: __url__",)
+    assert made.notes == ("1 of 3 records was left out", "compared 1 column: __url__")
+
+
+def test_notes_count_the_records_left_out_and_those_without_a_value(tmp_path: Path) -> None:
+    rows = pa.table({"a": ["x", None, "x", None, None, "y"], "b": [1, 1, 1, 1, None, None]})
+    ps.write(rows, tmp_path / "in.parquet", shard_records=2)
+
+    def notes(by: str | list[str]) -> tuple[str, ...]:
+        made = ps.dedupe(
+            tmp_path / "in-*.parquet", by, into=tmp_path / "out.parquet", overwrite=True
+        )
+        return made.notes
+
+    assert notes("a") == ("3 of 6 records were left out; 2 of them have no value in a",)
+    assert notes("b") == ("4 of 6 records were left out; 1 of them has no value in b",)
+    assert notes(["a", "b"]) == ("2 of 6 records were left out",)
+    ps.write(rows.slice(4, 1), tmp_path / "in-6.parquet")
+    ps.write(rows.slice(4, 1), tmp_path / "in-7.parquet")
+    assert notes("a")[0].endswith("4 of them have no value in a")
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(ROWS, max_size=20))
+def test_the_counts_in_the_note_are_those_of_the_records(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
+) -> None:
+    folder = tmp_path_factory.mktemp("counts")
+    rows = [{**row, "row": n} for n, row in enumerate(rows)]
+    ps.write(pa.Table.from_pylist(rows, SCHEMA), folder / "in.arrow")
+    note = ps.dedupe(folder / "in.arrow", "x", into=folder / "out.arrow").notes[0]
+    kept = first_rows(rows, ["x"])
+    nulls = sum(row["x"] is None for row in rows) - sum(row["x"] is None for row in kept)
+    assert note.startswith(f"{len(rows) - len(kept)} of {len(rows)} record")
+    assert ("no value in x" in note) is (nulls > 0)
+    assert nulls == 0 or f"; {nulls} of them" in note
 
 
 def test_payloads_pass_from_tfrecord_to_tfrecord_unparsed(tmp_path: Path) -> None:

@@ -106,4 +106,11 @@ def test_the_command_decodes_pictures(folder: Path) -> None:
     found = subprocess.run([*call, "--decode"], check=False, capture_output=True, text=True)
     assert found.returncode == 1
     assert "rd 2, bytes 0 to" in found.stdout.replace("\n", "")
-    assert "repair" not in found.stdout  # which does not decode pictures
+    told = found.stdout.partition("try: ")[2].split()
+    assert told[:3] == ["penstock", "repair", "--decode"]
+    whole = folder.parent / "whole"
+    repaired = subprocess.run(
+        [sys.executable, "-m", *told[:-1], str(whole)], check=False, capture_output=True, text=True
+    )
+    assert repaired.returncode == 0, repaired.stderr
+    assert ps.verify(whole, decode=True).ok

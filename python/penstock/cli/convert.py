@@ -103,8 +103,8 @@ def command(
     It joins files (SOURCE may be several), divides them (--num-shards), samples, filters and shuffles.
 
     Files get their names when all of them are complete. If a conversion was killed, repeat the
-    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard} in a
-    name is replaced by the file's number. A folder gets one file for each file of SOURCE.
+    command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard:05d} in
+    a name is replaced by the file's number. A folder gets one file for each file of SOURCE.
     """
     import penstock as ps
 

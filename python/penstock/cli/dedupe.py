@@ -8,7 +8,7 @@ import click
 
 from penstock.cli import output
 from penstock.cli.options import NAMES, json_option, misuse, source_argument
-from penstock.cli.writing import datasets_of, source_of, writing, written_as
+from penstock.cli.writing import datasets_of, into_option, source_of, writing, written_as
 
 
 @click.command(
@@ -21,7 +21,7 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--into", required=True, type=click.Path(), help="The file or files to write.")
+@into_option
 @click.option(
     "--by",
     type=NAMES,

@@ -29,7 +29,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _source = click.argument("source", type=click.Path(), metavar="SOURCE")
 _WHERE = (
     click.option(
-        "--into", type=click.Path(), help="A file, a folder or a pattern for the new files."
+        "--into",
+        type=click.Path(),
+        help="A file, a folder or a pattern ({shard:05d}) for the new files.",
     ),
     click.option(
         "--in-place", is_flag=True, help="Replace each file when its new file is complete."
@@ -45,9 +47,15 @@ _WHERE = (
 _VALUES = (
     click.option(
         "--from",
-        "table",
+        "from_table",
         type=click.Path(),
         help="A table: CSV (.csv, .tsv), or any data that penstock can open.",
+    ),
+    click.option(
+        "--columns",
+        type=NAMES,
+        metavar="NAME,…",
+        help="The columns of the table to use, besides --by. [default: all]",
     ),
     click.option(
         "--set", "constants", multiple=True, metavar="NAME=VALUE", help="One value for all records."
@@ -207,7 +215,7 @@ def bake(source: str, as_json: bool, **options: Any) -> None:
 
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
-    table, function = options.pop("table"), options.pop("function")
+    table, function = options.pop("from_table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()
     if sum(bool(given) for given in (table, function, constants)) != 1:

@@ -67,7 +67,12 @@ def command(
     Images are shown by kind and size, text as text, and other bytes in hexadecimal. Long values
     are shortened; --json prints complete values.
     """
+    # A condition may use fields that are not shown.
+    shown = None if where is None else options.pop("columns")
     ds = filtered(opened(source, **options), where)
+    if shown is not None:
+        with misuse(named=shown):
+            ds = ds.select(shown)
     with misuse(named=names_in(where)):
         batch = _records(ds, number, start)
     if as_json:

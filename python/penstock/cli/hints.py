@@ -7,20 +7,23 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import click
 
-from penstock.cli.options import Misuse
+from penstock import formats
+from penstock.cli.options import Misuse, is_reading
 
 _ALIASES = {"infer_records": "infer"}
-_OF_OPEN = ("schema", "limits", "storage", "overlays", "mmap", "cache", "columns", "format")
-"""Keywords of `penstock.open` that are not options of a format."""
 _VALUE = r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\w.]+(?:\([^)]*\))?"
-_CALL = rf"\b(?P<verb>open|write|convert)\(\.\.\., (?P<keyword>\w+)=(?P<value>{_VALUE})\)"
-_KEYWORD = rf"(?<![\w.(-])(?P<bare>\w+)=(?P<given>{_VALUE}|(?=[ ,]))(?!\))"
-# One pattern for both, so that replaced text is not replaced again.
-_EITHER = re.compile(f"{_CALL}|{_KEYWORD}")
+_GIVEN = rf"\w+=(?:{_VALUE})"
+_CALL = rf"\b(?P<verb>open|write|convert)\(\.\.\., (?P<keywords>{_GIVEN}(?:, {_GIVEN})*)\)"
+_OTHER_CALL = r"(?P<other>(?<![\w.=])[\w.]+\([^()]*\))"
+_KEYWORD = rf"(?<![\w.-])(?P<bare>\w+)=(?P<value>{_VALUE}|(?=[ ,)]|$))"
+# One pattern for all, so that replaced text is not replaced again.
+_ANY = re.compile(f"{_CALL}|{_OTHER_CALL}|{_KEYWORD}")
+_EACH = re.compile(rf"(?P<name>\w+)=(?P<value>{_VALUE})")
 
 
 def advise_in_options(error: Any, given: Sequence[str], program: click.Group) -> None:
@@ -41,56 +44,100 @@ def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
     options = _options_of(given, program)
     if not options:
         return hint
-    text = _EITHER.sub(lambda found: _as_option(found, options), hint)
-    return re.sub(r"(?<![\w.])(open|write|convert)\(\.\.\.", r"in Python, penstock.\1(...", text)
+    wording = _Wording(options)
+    return re.sub(
+        r"(?<![\w.])(open|write|convert)\(\.\.\.\)",
+        r"in Python, penstock.\1(...)",
+        _ANY.sub(wording.of, hint),
+    )
 
 
-def _format_option(
-    verb: str | None, keyword: str, options: dict[str, click.Option]
-) -> click.Option | None:
-    """Return the option for a format's options, or None if `open` itself has the keyword."""
-    if verb != "open":
-        return options.get("more")
-    return None if keyword in _OF_OPEN else options.get("read")
+class _Wording:
+    """The words of one command for the keywords in a hint."""
+
+    def __init__(self, options: dict[str, click.Option]) -> None:
+        self._options = options
+        self._is_marked = False
+
+    def of(self, found: re.Match[str]) -> str:
+        if found["other"]:
+            return found[0]  # a call of something that no command does
+        if found["bare"]:
+            word = self._word(None, found["bare"], found["value"])
+            # Without a value, it is only the name of an argument.
+            return word or (self._in_python(found[0]) if found["value"] else found[0])
+        words = [
+            self._word(found["verb"], one["name"], one["value"])
+            for one in _EACH.finditer(found["keywords"])
+        ]
+        known = [word for word in words if word is not None]
+        return " ".join(known) if len(known) == len(words) else self._in_python(found[0])
+
+    def _in_python(self, text: str) -> str:
+        mark = "" if self._is_marked else "in Python, "
+        self._is_marked = True
+        return f"{mark}penstock.{text}" if re.match(r"\w+\(", text) else f"{mark}{text}"
+
+    def _word(self, verb: str | None, name: str, value: str) -> str | None:
+        """Return what is typed for a keyword, or None if the command has no option for it."""
+        if "pa." in value:
+            return None  # a type that a command line cannot name
+        name = _ALIASES.get(name, name)
+        # If a command has two formats, `open` means the format that is read.
+        is_written = name == "format" and verb != "open" and "to" in self._options
+        option = self._options.get("to" if is_written else name)
+        if option is not None and (verb != "open" or is_reading(option)):
+            return _typed_option(option, value)
+        holder = self._holder(verb, name)
+        if holder is None:
+            return None
+        given = f"{name}={_in_json(value or '...')}"
+        return f"{holder.opts[-1]} {shlex.quote(given)}"
+
+    def _holder(self, verb: str | None, name: str) -> click.Option | None:
+        """Return the option that takes this option of a format, --read or --option."""
+        kinds = formats.FORMATS
+        is_written = any(name in _names_of(kind.write_options) for kind in kinds)
+        if verb != "open" and is_written and "more" in self._options:
+            return self._options["more"]
+        is_read = any(name in _names_of(kind.read_options) for kind in kinds)
+        return self._options.get("read") if is_read and verb in (None, "open") else None
 
 
-# Complexity: one branch for each kind of option (choice of format, of a format, flag, value).
-def _as_option(found: re.Match[str], options: dict[str, click.Option]) -> str:
-    name = found["keyword"] or found["bare"]
-    text = found["value"] or found["given"] or ""
-    if "pa." in text:
-        return f"in Python, {found[0]}"  # a type that a command line cannot name
-    # If a command has two formats, `open` means the format that is read.
-    is_written = name == "format" and found["verb"] != "open" and "to" in options
-    option = options.get("to" if is_written else _ALIASES.get(name, name))
-    if option is None:
-        holder = _format_option(found["verb"], name, options)
-        word = shlex.quote(f"{name}={_in_json(text or '...')}")
-        return found[0] if holder is None else f"{holder.opts[-1]} {word}"
-    values = _typed(text)
+def _names_of(options: Any) -> set[str]:
+    return {field.name for field in fields(options)}
+
+
+def _typed_option(option: click.Option, value: str) -> str:
     if option.is_flag:
-        return option.opts[-1] if values[0] in ("True", "") else f"without {option.opts[-1]}"
-    return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in values)
+        if value in ("True", ""):
+            return option.opts[-1]
+        return option.secondary_opts[-1] if option.secondary_opts else f"without {option.opts[-1]}"
+    return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in _typed(value))
 
 
 def _typed(value: str) -> list[str]:
     """Return a Python value as words on a command line: a list with commas, a dict as KEY=VALUE words."""
+    if limits := re.fullmatch(r"(?:\w+\.)?Limits\((.*)\)", value):
+        return limits[1].split(", ")
     if value[:1] in ("[", "{"):
+        # A bare word is a name to be filled in, and so is an ellipsis.
+        filled = re.sub(r"(?<=\{)(\w+)(?=: )", lambda found: repr(found[1]), value)
         try:
-            held: Any = ast.literal_eval(value)
+            held: Any = ast.literal_eval(filled)
         except (ValueError, SyntaxError):
             return [value]
         if isinstance(held, dict):
             pairs = ((old, "NEW" if new is ... else new) for old, new in held.items())
             return [shlex.quote(f"{old}={new}") for old, new in pairs] or [""]
-        return [shlex.quote(",".join(map(str, held)))]
+        return ["NAME,…" if held == [...] else shlex.quote(",".join(map(str, held)))]
     return [value.strip("\"'")]
 
 
 def _in_json(value: str) -> str:
     try:
         held = ast.literal_eval(value)
-        return held if isinstance(held, str) else json.dumps(held)
+        return held if isinstance(held, str) and held else json.dumps(held)
     except (ValueError, SyntaxError, TypeError):
         return value
 

@@ -200,6 +200,19 @@ def reading(*names: str) -> Callable[[Function], Function]:
     return add
 
 
+def is_reading(option: click.Option) -> bool:
+    """Whether this is one of the shared reading options, which are keywords of `penstock.open`."""
+
+    @click.command()
+    @reading(*(name for name in _READING if name == option.name))
+    def shared() -> None: ...
+
+    return any(
+        isinstance(one, click.Option) and (one.opts, one.is_flag) == (option.opts, option.is_flag)
+        for one in shared.params
+    )
+
+
 source_argument = click.argument(
     "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE..."
 )

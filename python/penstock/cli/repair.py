@@ -17,6 +17,7 @@ Examples:
   penstock repair damaged.tfrecord --into repaired.tfrecord
   penstock repair 'train-*.tfrecord' --into repaired/
   penstock repair --in-place train/
+  penstock repair --decode photos.tar --into whole.tar
   penstock repair --json damaged.tfrecord --into repaired.tfrecord
 """,
 )
@@ -34,6 +35,11 @@ Examples:
     is_flag=True,
     help="Keep records that cannot be decoded if their frames are intact.",
 )
+@click.option(
+    "--decode",
+    is_flag=True,
+    help="Also decode every picture, and leave out records whose pictures are damaged.",
+)
 @reading("format", "limits", "threads")
 @json_option
 def command(
@@ -43,6 +49,7 @@ def command(
     overwrite: bool,
     salvage: bool,
     no_payloads: bool,
+    decode: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -64,6 +71,7 @@ def command(
             overwrite=overwrite,
             salvage=salvage,
             payloads=not no_payloads,
+            decode=decode,
             progress=progress,
             **options,
         )

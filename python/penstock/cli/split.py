@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,7 +31,7 @@ Examples:
     "--into",
     required=True,
     type=click.Path(),
-    help="The name of the files, with {split} in it.",
+    help="The name of the files, with {split} in it; {shard:05d} is the file's number.",
 )
 @click.option(
     "--shares",
@@ -91,7 +92,8 @@ def command(
         return
     for name, part in made.items():
         click.echo(f"{describe.escape(name)}: {part.line()}")
-    output.print_notes(next(iter(made.values())))
+    notes = dict.fromkeys(note for part in made.values() for note in part.notes)
+    output.print_notes(replace(next(iter(made.values())), notes=tuple(notes)))
     for ds in datasets_of(data):
         output.print_damage(ds)
 

@@ -82,14 +82,16 @@ def command(
             ending = path.rsplit("/", 1)[-1].partition(".")[2]
             into = f"repaired.{ending}" if ending and len(files) == 1 else "repaired/"
             name = path if len(files) == 1 else "FILE..."
-            advice = errors.command("penstock", "repair", name, "--into", into)
+            has_pictures = any(finding.kind == "picture" for finding in report.findings)
+            how = ["--decode"] if has_pictures else []
+            advice = errors.command("penstock", "repair", *how, name, "--into", into)
             click.echo(f"\ntry: {describe.escape(advice)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
 
 
 def _is_repairable(finding: ps.Finding) -> bool:
-    others = ("unsupported", "schema", "overlay", "stale_overlay", "picture")
+    others = ("unsupported", "schema", "overlay", "stale_overlay")
     return finding.severity == "error" and finding.kind not in others
 
 

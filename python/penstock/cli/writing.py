@@ -54,6 +54,14 @@ _OPTIONS = (
 )
 
 
+into_option = click.option(
+    "--into",
+    required=True,
+    type=click.Path(),
+    help="The file to write; with several files, {shard:05d} in the name is the file's number.",
+)
+
+
 def writing(*, shard_bytes: bool = True) -> Callable[[Function], Function]:
     """Add the options of a command that writes records."""
     kept = [option for n, option in enumerate(_OPTIONS) if shard_bytes or n != 5]

@@ -304,8 +304,9 @@ class Summary(Printed):
     num_records: int
     num_bytes: int
     notes: tuple[str, ...] = ()
-    """Changes to values that the format could not hold exactly, such as float64 rounded to float32. From `dedupe` also
-    the columns that were compared."""
+    """Changes to values that the format could not hold exactly, such as float64 rounded to float32. Also names of
+    shards that do not sort in the order of the records. From `dedupe` also what was compared, and how many records
+    were left out."""
     text_columns: tuple[str, ...] = ()
     """From `convert`: columns that were written as bytes, although all their values are text. `text=` of `convert` would
     write them as strings."""

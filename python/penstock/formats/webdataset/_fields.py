@@ -62,7 +62,7 @@ NPY = "npy"
 KNOWN = (*IMAGES, *NUMBERS, *TEXTS, *JSONS, NPY)
 BY_CONTENTS = (NPY, *OBJECTS)
 
-SKIP_HINT = 'open(..., damage="skip") leaves such records out, decode=False gives fields as bytes'
+SKIP_HINT = 'open(..., damage="skip") leaves such records out, open(..., decode=False) gives fields as bytes'
 
 _PIECE_BYTES = 1 << 20
 _GIVEN_BYTES = 16 << 10

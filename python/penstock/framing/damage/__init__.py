@@ -5,7 +5,7 @@ which holds `FoundFrames` and `Bad`. A reader that skips damage uses the chunks 
 """
 
 from penstock.framing.damage._chunks import chunks_around_damage, frames_around_damage
-from penstock.framing.damage._parts import Bad, Found, FoundFrames, Task
+from penstock.framing.damage._parts import Bad, Found, FoundFrames, Task, left_out
 from penstock.framing.damage._scan import DamageScan
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Task",
     "chunks_around_damage",
     "frames_around_damage",
+    "left_out",
 ]

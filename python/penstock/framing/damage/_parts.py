@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock import _core
@@ -80,6 +80,20 @@ def between(part: FoundFrames, first: int, end: int) -> FoundFrames:
     record = None if part.first_record is None else part.first_record + first
     file_bytes = part.file_bytes if first == 0 else 0
     return FoundFrames(part.frames[first:end], data, record, file_bytes)
+
+
+def left_out(part: FoundFrames, faults: Mapping[int, Finding]) -> Iterator[FoundFrames | Bad]:
+    """Yield the records of a part without those that have a fault, which are given by where they start, and the faults
+    in their place."""
+    done = 0
+    for row, start in enumerate(map(int, as_numpy(part.frames.starts())) if faults else ()):
+        if start in faults:
+            if row > done:
+                yield between(part, done, row)
+            yield Bad(faults[start])
+            done = row + 1
+    if done < len(part.frames):
+        yield between(part, done, len(part.frames)) if done else part
 
 
 Part = FoundFrames | Bad

@@ -13,7 +13,7 @@ from penstock import formats
 from penstock.errors import UnsupportedError
 from penstock.storage.base import Storage
 from penstock.storage.paths import expand
-from penstock.verbs.write.shards import SHARD_PATTERN
+from penstock.verbs.write.names import SHARD_PATTERN
 
 _OF = re.compile(r"-\d{5,}-of-\d{5,}")
 _NUMBER = re.compile(r"\d+")

@@ -1,4 +1,4 @@
-"""Decodes the pictures of a file, for `verify`."""
+"""Decodes the pictures of a file, for `verify` and `repair`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,17 @@ class Pictures:
         for batch, rows in _batches(self.reader, self.chunk, self.columns):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 for place, error in _faults(column, limits):
-                    yield self._finding(name, int(rows[place]), error)
+                    yield self.finding(name, int(rows[place]), error)
 
-    def _finding(self, name: str, row: int, error: PenstockError) -> Finding:
+    def of_batch(
+        self, batch: pa.RecordBatch, first: int, limits: Limits
+    ) -> Iterator[tuple[int, Finding]]:
+        """Decode the pictures of a batch, which begins at row `first`. Yield the row in the batch and the finding."""
+        for name in self.columns:
+            for row, error in _faults(batch.column(name), limits):
+                yield row, self.finding(name, first + row, error)
+
+    def finding(self, name: str, row: int, error: PenstockError) -> Finding:
         reader, chunk = self.reader, self.chunk
         record = int(reader.record_numbers(chunk)[row])
         file, start, end = self.path, chunk.start_byte, chunk.end_byte
@@ -68,6 +76,11 @@ def pictures_in(reader: Reader, path: str) -> Iterator[Pictures]:
         with suppress(FormatError, SchemaError):
             for part in reader.parts(chunk, columns):
                 yield Pictures(reader, path, part, columns)
+
+
+def picture_columns(reader: Reader) -> list[str]:
+    """Return the columns that have pictures."""
+    return next((part.columns for part in pictures_in(reader, "")), [])
 
 
 def _may_be_pictures(type_: Any) -> bool:

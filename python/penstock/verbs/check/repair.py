@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
-from penstock.columns.numbers import as_numpy
-from penstock.contract.around import parts_around
-from penstock.contract.format import Chunk, Format, Options, Reader, Writer
-from penstock.contract.opening import open_shard
+from penstock.contract.format import Format, Options
 from penstock.contract.report import Finding, Report
-from penstock.engine.pipeline import checked_threads, in_order
+from penstock.engine.pipeline import checked_threads
 from penstock.errors import LimitError, PenstockError, UnsupportedError
-from penstock.framing.damage import DamageScan, Found, FoundFrames
 from penstock.framing.format import FramedFormat
-from penstock.framing.framings import Framing
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
-from penstock.framing.write.writer import FramedWriter
 from penstock.limits import Limits, limits_from
 from penstock.storage import journal
 from penstock.storage.append_journal import resolved
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
@@ -36,18 +26,14 @@ from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, index_option
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
+from penstock.verbs.check._saving import How, Saving, saving_of
 from penstock.verbs.check.index import bytes_of
 from penstock.verbs.check.verify import (
-    decoding,
     empty_file,
     first_error,
     format_of,
     found_in,
     is_empty_file,
-    is_misfit,
-    place_in,
-    tally_of,
-    tell_long,
 )
 from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.own_names import refuse_name_of_another_format
@@ -62,6 +48,7 @@ def repair(
     overwrite: bool = False,
     salvage: bool = False,
     payloads: bool = True,
+    decode: bool = False,
     format: str | None = None,
     index: bool | str = True,
     limits: Limits | dict[str, int] | None = None,
@@ -87,6 +74,8 @@ def repair(
             only frames that were certainly records are written.
         payloads: leave out records that cannot be decoded, as `damage="skip"` does. False keeps every
             record with a valid frame, whatever its payload.
+        decode: also decode every picture completely, as `verify(decode=True)` does, and leave out the records whose
+            pictures cannot be decoded.
         format: the name of the format, instead of detecting it from the bytes.
         index: write an index with each file; a path is the folder for the indexes.
         limits: as for `open`.
@@ -112,6 +101,8 @@ def repair(
     """
     if (into is None) == (not in_place):
         raise ValueError("repair takes either into= or in_place=True")
+    if decode and not payloads:
+        raise ValueError("decode=True reads what payloads=False would not; leave one out")
     place, index, threads = (
         storage or storage_for(source, storage_options),
         index_option(index),
@@ -131,6 +122,7 @@ def repair(
         index,
         salvage,
         payloads,
+        decode,
         overwrite,
         in_place,
         threads,
@@ -187,6 +179,7 @@ class _Work:
     index: bool | str
     salvage: bool
     payloads: bool
+    decode: bool
     overwrite: bool
     in_place: bool
     threads: int
@@ -208,7 +201,7 @@ class _Work:
                     self.findings.append(empty_file(kind, path))
                     if not (isinstance(kind, FramedFormat) and kind.finds_next):
                         return  # other formats get an archive without records
-                saving = _saving(source, kind, self)
+                saving = saving_of(source, kind, self.how)
             except PenstockError as error:
                 self.findings.append(found_in(error, path, 0, source.size))
                 return
@@ -236,7 +229,7 @@ class _Work:
         found = (kept_schema.of_file(path, self.storage, o, lambda source: kind) for o in given)
         return next(filter(None, found), b"")
 
-    def _write(self, saving: _Saving, kind: Format, path: str, target: str) -> None:
+    def _write(self, saving: Saving, kind: Format, path: str, target: str) -> None:
         types = self._types_of(path, kind)
         replaces = self.overwrite or self.in_place
         if not isinstance(self.new_storage, LocalStorage):
@@ -256,7 +249,7 @@ class _Work:
                 sink = storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink, types)
 
-    def _save(self, saving: _Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
+    def _save(self, saving: Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
         begun = sink.path
         try:
             num_records, findings = saving.save(sink)
@@ -285,7 +278,7 @@ class _Work:
     def _index_folder(self) -> str | None:
         return None if isinstance(self.index, bool) else self.index
 
-    def _index_of(self, saving: _Saving, sink: Sink, types: bytes) -> Index | None:
+    def _index_of(self, saving: Saving, sink: Sink, types: bytes) -> Index | None:
         made = saving.index()
         if made is not None:
             return replace(made, schema=types)
@@ -303,6 +296,10 @@ class _Work:
         assert isinstance(self.new_storage, LocalStorage), "its files have such sinks"
         sink.finish()
         return ahead.save(made, sink.temporary, target, self.new_storage, self._index_folder)
+
+    @property
+    def how(self) -> How:
+        return How(self.options, self.salvage, self.payloads, self.decode, self.threads, self.tell)
 
     def tell(self, num_records: int, num_bytes: int = 0) -> None:
         """Report progress: the records done in the current file, and the bytes done since the last call."""
@@ -331,149 +328,3 @@ def _refuse_limited(path: str, findings: list[Finding]) -> None:
             raise LimitError(
                 finding.message, file=path, record=finding.record, byte=finding.start_byte
             )
-
-
-def _saving(source: Source, kind: Format, work: _Work) -> _Saving:
-    if isinstance(kind, FramedFormat) and kind.finds_next:
-        return _Framed(source, kind, work)
-    return _Chunks(source, kind, work)
-
-
-class _Saving:
-    """Saves the records of one file. `look` counts the good records and finds damage; `save` also writes them."""
-
-    def look(self) -> tuple[int, list[Finding]]:
-        raise NotImplementedError
-
-    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        raise NotImplementedError
-
-    def index(self) -> Index | None:
-        raise NotImplementedError
-
-
-class _Framed(_Saving):
-    """Saves the records of a framed file by copying their frames."""
-
-    def __init__(self, source: Source, kind: FramedFormat, work: _Work) -> None:
-        self._source = source
-        self._kind = kind
-        self._work = work
-        self._writer: FramedWriter | None = None
-
-    def _damage_scan(self) -> DamageScan:
-        work = self._work
-        return self._kind.damage_scan(
-            self._source, work.options, payloads=work.payloads, salvage=work.salvage
-        )
-
-    def look(self) -> tuple[int, list[Finding]]:
-        return self._each(lambda found: None, self._damage_scan())
-
-    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        threads = self._work.threads
-        scan = self._damage_scan()
-        writer = self._kind.create_copy(sink, scan.compression, threads)
-        self._writer = writer
-        done = self._each(partial(_copy, writer, self._kind.framing), scan)
-        writer.close()
-        return done
-
-    def _each(self, then: Callable[[Found], None], scan: DamageScan) -> tuple[int, list[Finding]]:
-        num_records, findings = 0, list[Finding]()
-        tasks = [scan.tasks]
-        for found in in_order(tasks, scan.run, lambda f: f.num_bytes, self._work.threads):
-            then(found)
-            tally = tally_of(found)
-            num_records += tally.num_records
-            findings.extend(tally.findings)
-            self._work.tell(num_records, tally.num_bytes)
-        return num_records, findings
-
-    def index(self) -> Index | None:
-        return None if self._writer is None else self._writer.index()
-
-
-def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
-    for part in found.parts:
-        if isinstance(part, FoundFrames):
-            lengths = framing.frame_bytes(as_numpy(part.frames.lengths()))
-            checksums = as_numpy(part.frames.checksums())
-            writer.write_frames([part.data], lengths, checksums)
-        elif part.payload is not None:
-            framed = framing.frames([part.payload.to_bytes()])
-            lengths, checksums = as_numpy(framed.lengths), as_numpy(framed.checksums)
-            writer.write_frames([framed.data], lengths, checksums)
-
-
-class _Chunks(_Saving):
-    """Saves the records of a file of chunks. Chunks that can be decoded are written again."""
-
-    def __init__(self, source: Source, kind: Format, work: _Work) -> None:
-        self._source = source
-        self._kind = kind
-        self._work = work
-        # Raw records, if the format has them, are copied without loss. The files of a folder keep their names.
-        given = work.options.format_options
-        kept = {"file_names": True, **given} if kind.info.is_folder else given
-        options = replace(work.options, raw=isinstance(kind, FramedFormat), format_options=kept)
-        self._writer: Writer | None = None
-        self._reader: Reader = open_shard(kind, source, options)
-        self._decoding = self._reader
-        if isinstance(kind, FramedFormat) and work.payloads:
-            self._decoding = decoding(kind, source, replace(options, raw=False))
-
-    def look(self) -> tuple[int, list[Finding]]:
-        return self._each(lambda batch: None)
-
-    def save(self, sink: Sink) -> tuple[int, list[Finding]]:
-        options = self._reader.options_alike() or self._kind.write_options()
-        threads = self._work.threads
-        writer = self._kind.create(sink, self._reader.schema, options, threads)
-        self._writer = writer
-        done = self._each(writer.write)
-        writer.close()
-        return done
-
-    def index(self) -> Index | None:
-        return self._writer.index() if isinstance(self._writer, FramedWriter) else None
-
-    def _each(self, then: Callable[[pa.RecordBatch], None]) -> tuple[int, list[Finding]]:
-        path, size = self._source.path, self._source.size
-        findings: list[Finding] = []
-        last: list[Finding] = []
-        num_records = 0
-
-        def decode(chunk: Chunk[Any]) -> Iterable[pa.RecordBatch | Finding]:
-            for first, end, found in parts_around(self._decoding, chunk):
-                if isinstance(found, PenstockError) and not is_misfit(found, self._decoding):
-                    place = place_in(self._decoding, chunk, first, end)
-                    yield found_in(found, path, *place, chunk, end - first)
-                elif self._decoding is self._reader:
-                    assert isinstance(found, pa.RecordBatch), "every record read is written"
-                    yield found
-                else:
-                    yield self._reader.decode(chunk, np.arange(first, end), None)
-
-        tell_long(self._reader, self._source, findings)
-
-        def chunks() -> Iterator[Chunk[Any]]:
-            try:
-                for chunk in self._reader.chunks():
-                    yield from self._reader.parts(chunk, None)
-            except PenstockError as error:
-                last.append(found_in(error, path, 0, size))
-
-        for result in in_order([chunks], decode, _held_bytes, self._work.threads):
-            if isinstance(result, Finding):
-                findings.append(result)
-                continue
-            then(result)
-            num_records += result.num_rows
-            self._work.tell(num_records)
-        self._work.tell(num_records, size)
-        return num_records, findings + last
-
-
-def _held_bytes(result: Any) -> int:
-    return 0 if isinstance(result, Finding) else int(result.get_total_buffer_size())

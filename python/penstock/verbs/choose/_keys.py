@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -89,19 +90,41 @@ def draws(
         yield as_numpy(made)
 
 
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The groups of the records of one batch."""
+
+    group: np.ndarray
+    """The group of each record, int64. Records with equal values are in one group. Groups are numbered in the order of
+    their first records."""
+    before: int
+    """The number of groups in earlier batches."""
+    is_empty: np.ndarray
+    """Whether all values of a record are null, bool."""
+
+
 def groups(
     dataset: Dataset, columns: list[str] | None, threads: int | None, meter: Meter | None = None
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield for each batch the group of each record, int64, and the number of groups in earlier batches. Records with
-    equal values are in one group. Groups are numbered in the order of their first records."""
+) -> Iterator[Grouped]:
+    """Yield the groups of each batch."""
     known = _core.Groups()
     # The key is secret, so that nobody can construct different records with equal hashes.
     key = secrets.token_bytes(32)
-    for made in of_batches(dataset, columns, partial(_core.secure_hashes, key=key), threads):
+    for made in of_batches(dataset, columns, partial(_hashed, key=key), threads):
         before = len(known)
-        yield as_numpy(known.numbers(made)), before
+        hashes, is_empty = made.flatten()
+        yield Grouped(as_numpy(known.numbers(hashes)), before, np.asarray(is_empty))
         if meter is not None:
             meter.add(len(made))
+
+
+def _hashed(batch: pa.RecordBatch, key: bytes) -> pa.StructArray:
+    """Return the hash of each record, and whether all its values are null."""
+    is_empty = np.full(batch.num_rows, batch.num_columns > 0)
+    for column in batch.columns:
+        is_empty &= np.asarray(column.is_null()) if column.null_count else False
+    hashes = pa.array(_core.secure_hashes(batch, key=key))
+    return pa.StructArray.from_arrays([hashes, pa.array(is_empty)], ["hash", "is_empty"])
 
 
 def values_of(dataset: Dataset, columns: list[str], threads: int | None, meter: Meter) -> pa.Table:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from penstock import describe
 from penstock.contract.format import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.verbs.choose._keys import (
@@ -63,7 +64,9 @@ def dedupe(
         write_options, format_options: as for `convert`.
 
     Returns:
-        A Summary of the written files; without `by`, a note tells which columns were compared.
+        A Summary of the written files. Its notes tell how many records were left out, and how many of these have no
+        value in `by`: null equals null, so only the first such record is kept. Without `by`, a note tells which
+        columns were compared.
 
     Raises:
         SchemaError: a column is unknown, or the target format cannot hold one.
@@ -97,15 +100,35 @@ def dedupe(
     dataset = opened(source)
     columns = without_places(dataset) if by is None else checked_columns(dataset, by, "by")
     dataset, source = numbered(dataset, source)
-    if by is None:
-        numbers = first_of_equal(dataset.complete(), columns, how)
-    else:
-        numbers = first_of_equal(dataset, columns, how)
-    made = write_chosen(source, into, Choice(numbers=numbers), how)
+    found = first_of_equal(dataset.complete() if by is None else dataset, columns, how)
+    made = write_chosen(source, into, Choice(numbers=found.numbers), how)
     check_unchanged(dataset)
+    notes = [_left_out(found, columns or dataset.schema.names)]
     if by is None:
-        made = replace(made, notes=(*made.notes, _compared(columns or dataset.schema.names)))
-    return made
+        notes.append(_compared(columns or dataset.schema.names))
+    return replace(made, notes=(*made.notes, *notes))
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The records that are not equal to an earlier record."""
+
+    numbers: np.ndarray
+    num_records: int
+    """The number of all records."""
+    num_empty: int
+    """How many of the records that are left out have no value in any of the columns."""
+
+
+def _left_out(found: First, columns: list[str]) -> str:
+    """The note on the records that were left out."""
+    count = found.num_records - len(found.numbers)
+    were = "was" if count == 1 else "were"
+    note = f"{describe.count(count)} of {describe.records(found.num_records)} {were} left out"
+    if found.num_empty:
+        have = "has" if found.num_empty == 1 else "have"
+        note += f"; {describe.count(found.num_empty)} of them {have} no value in {' and '.join(columns)}"
+    return note
 
 
 def _compared(columns: list[str]) -> str:
@@ -115,13 +138,15 @@ def _compared(columns: list[str]) -> str:
     return f"compared {len(columns)} {noun}: {', '.join(columns[:_MOST_NAMED])}{more}"
 
 
-def first_of_equal(dataset: Dataset, columns: list[str] | None, how: How) -> np.ndarray:
+def first_of_equal(dataset: Dataset, columns: list[str] | None, how: How) -> First:
     """Return the numbers of the records that are not equal to an earlier record."""
     found = [np.zeros(0, np.int64)]
-    start = 0
-    for group, before in groups(dataset, columns, how.threads, meter_of(how.progress, dataset)):
+    start = num_empty = 0
+    for part in groups(dataset, columns, how.threads, meter_of(how.progress, dataset)):
         # A record is the first of its group if its group number is higher than all before.
-        highest = np.maximum.accumulate(np.concatenate([[before - 1], group]))[:-1]
-        found.append(start + np.flatnonzero(group > highest))
-        start += len(group)
-    return np.concatenate(found)
+        highest = np.maximum.accumulate(np.concatenate([[part.before - 1], part.group]))[:-1]
+        is_first = part.group > highest
+        found.append(start + np.flatnonzero(is_first))
+        num_empty += int(np.count_nonzero(part.is_empty & ~is_first))
+        start += len(part.group)
+    return First(np.concatenate(found), start, num_empty)

@@ -27,6 +27,7 @@ from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.convert import How, write_chosen
 from penstock.verbs.convert.parts import Cut, Piece
 from penstock.verbs.progress import Progress
+from penstock.verbs.write.names import with_note_of_order
 
 _ROUNDING = 1e-9
 """Shares such as thirds need not add up to exactly 1."""
@@ -168,7 +169,8 @@ def _by_piece(whole: Summary, pieces: Sequence[Piece], cut: Cut) -> Iterator[Sum
     paths = iter(whole.paths)
     for piece in pieces:
         files = tuple(islice(paths, len(cut.edges(piece.num_records)) - 1))
-        yield Summary(files, piece.num_records, sum(map(size_of, files)), whole.notes)
+        made = Summary(files, piece.num_records, sum(map(size_of, files)), whole.notes)
+        yield with_note_of_order(made, piece.target)
 
 
 def _numbers(
@@ -252,7 +254,7 @@ def _at_random(total: int, shares: Sequence[Fraction], seed: int) -> np.ndarray:
 def _stratified(
     dataset: Dataset, shares: Sequence[Fraction], column: str, seed: int, threads: int | None
 ) -> np.ndarray:
-    found = [group for group, _ in groups(dataset, [column], threads)]
+    found = [part.group for part in groups(dataset, [column], threads)]
     group = np.concatenate([np.zeros(0, np.int64), *found])
     total = len(group)
     order = permuted(total, seed, 0, Draw.SPLITS, 0, total)

@@ -16,6 +16,8 @@ from penstock.errors import FormatError, LimitError, PenstockError, SchemaError,
 _LOOKED_AT = 16
 """The number of records read to find out whether a column of bytes holds images."""
 
+PICTURE_HINT = "penstock repair --decode leaves out the records whose pictures are damaged"
+
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
@@ -57,6 +59,8 @@ class Pictures:
                 except PenstockError as error:
                     if error.record is not None:
                         error.record += first_record
+                    if isinstance(error, FormatError) and not isinstance(error, LimitError):
+                        error.hint = PICTURE_HINT
                     raise error.at(field=field.name) from None
             if column.type != after.type:
                 stored = column.storage if isinstance(column, pa.ExtensionArray) else column

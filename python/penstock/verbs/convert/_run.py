@@ -26,7 +26,7 @@ from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.progress import Meter
 from penstock.verbs.write.incoming import Incoming
-from penstock.verbs.write.shards import Names
+from penstock.verbs.write.names import Names
 from penstock.verbs.write.write import drop_old_indexes, write
 
 

@@ -30,6 +30,7 @@ from penstock.verbs.convert.journal import alone_at
 from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
 from penstock.verbs.inspect.stats import stats
 from penstock.verbs.progress import Meter, Progress
+from penstock.verbs.write.names import with_note_of_order
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
 _IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
@@ -78,7 +79,7 @@ def convert(
     Args:
         source: as for `open`, or a Dataset, if it has to be opened with options. A Dataset that skips
             damage is read one extra time, to count its undamaged records; only these are written.
-        target: a file name; a name for numbered shards, or with `{shard}` in it, as for `write`; or a folder (an
+        target: a file name; a name for numbered shards, or with `{shard:05d}` in it, as for `write`; or a folder (an
             existing folder, or a name that ends in "/"). A folder gets one file for each shard of the source, under
             the same name with a new suffix.
         columns: the columns to write, in this order; None for all.
@@ -242,15 +243,17 @@ def write_chosen(
         meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)
         if how.shard_bytes is not None:
             limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
-            return run_by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
+            made = run_by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
+            return with_note_of_order(made, to)
         cut = Cut(how.num_shards, how.shard_records)
         if pieces:
             parts = plan_pieces(reading, kind, pieces, cut)
         else:
             parts = plan(reading, kind, to, is_folder, cut, how.compression)
-        return run(
+        made = run(
             parts, to, place, reading, writing, meter, prove=how.prove, overwrite=how.overwrite
         )
+        return made if pieces else with_note_of_order(made, to)
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:
@@ -268,7 +271,8 @@ def _folders(to: str, is_folder: bool, pieces: Sequence[Piece]) -> tuple[str, li
     if pieces:
         place = common_folder(pieces)
         return place, [place, *(os.path.dirname(piece.target) for piece in pieces)]
-    return (to, [to]) if is_folder else (os.path.dirname(to), [])
+    place = to if is_folder else os.path.dirname(to)
+    return place, [place] if place else []
 
 
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:

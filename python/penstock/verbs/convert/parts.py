@@ -12,7 +12,7 @@ from penstock.framing.format import FramedFormat
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.verbs.convert._reading import Reading
-from penstock.verbs.write.shards import Names
+from penstock.verbs.write.names import Names
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from penstock import describe
 from penstock.columns.numbers import as_arrow
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
+from penstock.verbs.fields._rows import Rows
 from penstock.verbs.fields._values import NewFields, digest, one_batch, part, table_of
 from penstock.verbs.write.incoming import batches_of
 from penstock.verbs.write.incoming_values import no_text
@@ -22,6 +24,7 @@ from penstock.verbs.write.incoming_values import no_text
 _SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
 
 
+# Complexity: one branch for each form of the values.
 def new_fields(
     dataset: Dataset,
     fields: Any,
@@ -29,12 +32,15 @@ def new_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     unchanged: Dataset | None = None,
 ) -> NewFields:
     """Return the source for the arguments of `penstock.add_fields`. If a killed job has already changed some files,
     `unchanged` has the files that still have the old fields."""
     _check_options(dataset, missing, reads)
     by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    if columns is not None and (callable(fields) or by_name):
+        raise ValueError("columns= names the columns of a table, but no table is given")
     if callable(fields) or any(map(_is_function, by_name.values())):
         _check_functions(by_name, by)
         return _Computed(dataset, fields, reads, unchanged or dataset)
@@ -42,11 +48,11 @@ def new_fields(
         raise ValueError("reads= names the fields passed to a function, but no function is given")
     constants = {k: v for k, v in by_name.items() if isinstance(v, _SCALARS)}
     if not constants:
-        return _columns(dataset, fields, by, missing)
+        return _columns(dataset, fields, by, missing, columns)
     if len(constants) == len(by_name):
         return _Constant(constants)
-    columns = {k: v for k, v in by_name.items() if k not in constants}
-    parts = [_Constant(constants), _columns(dataset, columns, by, missing)]
+    arrays = {k: v for k, v in by_name.items() if k not in constants}
+    parts = [_Constant(constants), _columns(dataset, arrays, by, missing, columns)]
     return _Joined(list(by_name), parts)
 
 
@@ -57,8 +63,20 @@ def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None
         _check_old(dataset, name)
 
 
-def _columns(dataset: Dataset, fields: Any, by: str | None, missing: str) -> NewFields:
+def _columns(
+    dataset: Dataset, fields: Any, by: str | None, missing: str, columns: Sequence[str] | None
+) -> NewFields:
     table = table_of(fields, dataset.schema)
+    if columns is not None:
+        keys: list[str] = [] if by is None else [by]
+        wanted = [*keys, *(name for name in columns if name != by)]
+        known = table.schema.names
+        for name in wanted:
+            if name not in known:
+                raise SchemaError(
+                    f"the table has no such column; it has: {', '.join(known)}", field=name
+                )
+        table = table.select(wanted)
     return _Aligned(dataset, table) if by is None else _Keyed(dataset, table, by, missing)
 
 
@@ -145,6 +163,9 @@ class _Aligned(NewFields):
     def facts(self) -> Any:
         return [*super().facts(), digest(self._table)]
 
+    def emptied(self) -> list[str]:
+        return with_nulls(self._table)
+
 
 class _Keyed(NewFields):
     """A table whose rows are matched to records by the value of one of its columns."""
@@ -157,7 +178,7 @@ class _Keyed(NewFields):
         self._by, self._missing = by, missing
         self._paths = dataset.paths
         self._given = table
-        self._rows = _Rows(table.column(by), by)
+        self._rows = Rows(table.column(by), by)
         self._table = table.drop_columns([by]).combine_chunks()
         super().__init__(self._table.schema, [by])
 
@@ -196,6 +217,24 @@ class _Keyed(NewFields):
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         return self._rows.of(self._keys(old)) >= 0
 
+    def emptied(self) -> list[str]:
+        return with_nulls(self._table)
+
+    def notes(self, old: Dataset, threads: int | None) -> tuple[str, ...]:
+        if self._missing == "error":
+            return ()  # each record has a row, or else there is an error
+        is_used = np.zeros(self._given.num_rows, bool)
+        num_records = num_matched = 0
+        for batch in old.scan([self._by], threads=threads):
+            rows = self._rows.of(self._keys(batch))
+            rows = rows[rows >= 0]
+            is_used[rows] = True
+            num_records += batch.num_rows
+            num_matched += len(rows)
+        if num_records and len(is_used) and not num_matched:
+            raise SchemaError("no row of the table has the key of a record", field=self._by)
+        return (changed_note(num_matched, num_records) + _unused_note(is_used),)
+
     def _keys(self, old: pa.RecordBatch) -> pa.Array:
         return old.column(old.schema.get_field_index(self._by))
 
@@ -203,62 +242,20 @@ class _Keyed(NewFields):
         return [*super().facts(), self._missing, digest(self._given)]
 
 
-class _Rows:
-    def __init__(self, keys: pa.ChunkedArray, name: str) -> None:
-        self._name = name
-        self._is_number = pa.types.is_integer(keys.type)
-        self._type = keys.type
-        if keys.null_count:
-            raise SchemaError("the table has a row without a key", field=name)
-        self._known: dict[Any, int] = {}
-        if self._is_number:
-            values = _as_key(keys)
-            self._order = np.argsort(values, kind="stable")
-            self._sorted = values[self._order]
-            twice = np.flatnonzero(self._sorted[1:] == self._sorted[:-1])
-            if len(twice):
-                self._refuse(self._sorted[twice[0]].item())
-        else:
-            for row, key in enumerate(map(_key, keys.to_pylist())):
-                if self._known.setdefault(key, row) != row:
-                    self._refuse(key)
-
-    def _refuse(self, key: Any) -> None:
-        raise SchemaError(f"the table has the key {key!r} twice", field=self._name)
-
-    def of(self, keys: pa.Array) -> np.ndarray:
-        """Return the rows of the keys, int64; -1 for a key that is not in the table."""
-        if pa.types.is_integer(keys.type) != self._is_number:
-            raise SchemaError(
-                "the key has another type in the table than in the records",
-                field=self._name,
-                expected=str(keys.type),
-                found=str(self._type),
-            )
-        if not self._is_number:
-            return np.array([self._known.get(_key(k), -1) for k in keys.to_pylist()], np.int64)
-        if not len(self._sorted):
-            return np.full(len(keys), -1, np.int64)
-        values = _as_key(keys.fill_null(0))
-        at = np.minimum(np.searchsorted(self._sorted, values), len(self._sorted) - 1)
-        found = (self._sorted[at] == values) & ~np.asarray(keys.is_null())
-        return np.where(found, self._order[at], -1).astype(np.int64)
+def with_nulls(table: pa.Table) -> list[str]:
+    return [name for name in table.schema.names if table.column(name).null_count]
 
 
-def _as_key(numbers: Any) -> np.ndarray:
-    """Return integers as keys that compare exactly. NumPy compares int64 with uint64 as floats, so the keys are int64,
-    or Python integers if one does not fit int64."""
-    values = numbers.to_numpy(zero_copy_only=False)
-    if values.dtype != np.uint64:
-        return values.astype(np.int64)
-    if len(values) and int(values.max()) > np.iinfo(np.int64).max:
-        return values.astype(object)
-    return values.astype(np.int64)
+def changed_note(num_matched: int, num_records: int) -> str:
+    return f"{describe.count(num_matched)} of {describe.records(num_records)} got new values"
 
 
-def _key(value: Any) -> Any:
-    """Return text as its UTF-8 bytes, because TFRecord does not distinguish text from bytes."""
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+def _unused_note(is_used: np.ndarray) -> str:
+    unused = int(np.count_nonzero(~is_used))
+    if not unused:
+        return ""
+    word, match = ("row", "matches") if unused == 1 else ("rows", "match")
+    return f"; {describe.count(unused)} {word} of the table {match} no record"
 
 
 class _Joined(NewFields):
@@ -279,6 +276,12 @@ class _Joined(NewFields):
         self, shard: int, first: int, rows: np.ndarray, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         return self._joined([part.some(shard, first, rows, old) for part in self._parts])
+
+    def emptied(self) -> list[str]:
+        return [name for part in self._parts for name in part.emptied()]
+
+    def notes(self, old: Dataset, threads: int | None) -> tuple[str, ...]:
+        return tuple(note for part in self._parts for note in part.notes(old, threads))
 
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         return np.logical_and.reduce([part.matched(old) for part in self._parts])

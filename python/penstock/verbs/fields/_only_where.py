@@ -25,6 +25,7 @@ class _Some(NewFields):
 
     def __init__(self, dataset: Dataset, new: NewFields, columns: Sequence[str]) -> None:
         self._new = new
+        self._keeps = False
         self._columns = columns
         """The columns that decide which records get new values."""
         reads = list(dict.fromkeys([*new.reads, *columns, *new.schema.names]))
@@ -47,6 +48,10 @@ class _Some(NewFields):
             made = self._new.some(shard, first, rows, read)
         fields = [pa.field(field.name, field.type) for field in kept.schema]
         arrays = [_fitted(made.column(field.name), field) for field in fields]
+        if self._keeps:
+            before = reordered(kept, rows)
+            pairs = zip(arrays, before.columns, strict=True)
+            arrays = [_filled(array, column) for array, column in pairs]
         added = pa.RecordBatch.from_arrays(arrays, schema=kept.schema)
         place = np.arange(num_records)
         place[rows] = num_records + np.arange(len(rows))
@@ -92,16 +97,26 @@ class OnlyWhere(_Some):
 
 
 class OnlyMatched(_Some):
-    """New values for the records whose key is in the table."""
+    """New values for the records whose key is in the table. With `keeps`, a null in the table leaves the old value."""
 
-    def __init__(self, dataset: Dataset, new: NewFields) -> None:
+    def __init__(self, dataset: Dataset, new: NewFields, *, keeps: bool = False) -> None:
         super().__init__(dataset, new, [])
+        self._keeps = keeps
 
     def _chosen(self, old: pa.RecordBatch) -> np.ndarray:
         return self._new.matched(old.select(list(self._new.reads)))
 
     def facts(self) -> Any:
         return [*super().facts(), self._new.facts()]
+
+
+def _filled(array: pa.Array, old: pa.Array) -> pa.Array:
+    """Return the new values, and the old ones where the new ones are null."""
+    if not array.null_count:
+        return array
+    place = np.arange(len(array)) + len(array) * np.asarray(array.is_null())
+    both = [pa.RecordBatch.from_arrays([one], ["value"]) for one in (array, old)]
+    return reordered(join(both), place).column(0)
 
 
 def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:

@@ -19,6 +19,9 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.pyarrow_files import Bytes
 from penstock.verbs.write.incoming import batches_of
 
+_MARKS = {".csv": ",", ".tsv": "\t"}
+"""The marks between the cells of CSV files, by the ending of their names."""
+
 
 class NewFields:
     """New columns for the records of a dataset. `schema` has their names and types; `reads` names the old columns that
@@ -53,6 +56,18 @@ class NewFields:
     def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
         """Raise SchemaError if there is no value for one of the records of a shard that start at `first`."""
 
+    def emptied(self) -> list[str]:
+        """Return the columns in which a row of the table has no value."""
+        return []
+
+    def notes(self, old: Dataset, threads: int | None) -> tuple[str, ...]:
+        """Return what to tell about how the table fits the records `old`.
+
+        Raises:
+            SchemaError: no row fits any record.
+        """
+        return ()
+
     def facts(self) -> Any:
         """Return facts that identify these values as well as possible. A call with the same facts continues a killed
         job."""
@@ -71,11 +86,17 @@ def check_all(new: NewFields, old: Dataset, shards: Sequence[int], threads: int 
         done[shard] += batch.num_rows
 
 
+def is_csv(fields: Any) -> bool:
+    """Whether the values are the path of a CSV file, whose empty cells may be forgotten ones."""
+    is_path = isinstance(fields, str) or hasattr(fields, "__fspath__")
+    return is_path and os.path.splitext(os.fspath(fields))[1].lower() in _MARKS
+
+
 def table_of(fields: Any, old: pa.Schema) -> pa.Table:
     """Return values in memory, a dataset or a path as a table. `old` has the fields of the records."""
     if isinstance(fields, str) or hasattr(fields, "__fspath__"):
         path = os.fspath(fields)
-        mark = {".csv": ",", ".tsv": "\t"}.get(os.path.splitext(path)[1].lower())
+        mark = _MARKS.get(os.path.splitext(path)[1].lower())
         fields = open_dataset(path) if mark is None else _read_csv(path, mark, old)
     schema, batches, *_ = batches_of(fields)
     return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)

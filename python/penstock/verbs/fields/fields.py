@@ -31,13 +31,14 @@ from penstock.verbs.fields._beside import (
 )
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._job import Job
-from penstock.verbs.fields._new_fields import new_fields
+from penstock.verbs.fields._new_fields import changed_note, new_fields
 from penstock.verbs.fields._only_where import OnlyMatched, OnlyWhere
 from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
+from penstock.verbs.fields._values import NewFields, is_csv
 from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
-from penstock.verbs.write.shards import Names
+from penstock.verbs.write.names import Names, with_note_of_order
 
 Path = str | os.PathLike[str]
 
@@ -51,6 +52,7 @@ def add_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     name: str | None = None,
     replace: bool = False,
     overwrite: bool = False,
@@ -88,6 +90,7 @@ def add_fields(
             with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
         missing: what happens to a record whose key is not in the table: "error" raises an error, "null" adds no fields.
         reads: the fields that are passed to a function. No other field is decoded.
+        columns: the columns of a table to use, besides `by`; None for all.
         name: the overlay's name, for `remove_overlay`; None joins the names of its fields by "+".
         replace: a new field may replace an old field of the same name. The old bytes are removed, even from records
             without a new value. Without `replace` an existing field is an error: a field in the schema for an
@@ -129,14 +132,18 @@ def add_fields(
         raise ValueError('missing="keep" is for replace_fields: added fields have no old values')
     dataset = _opened(source, checksums)
     unchanged = _unchanged(dataset) if in_place else None
-    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
+    new = new_fields(
+        dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
+    )
+    notes = new.notes(dataset, threads) if unchanged is None else ()
     how = How(overwrite, verify, index, threads, progress)
     if into is not None or in_place:
-        return _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
+        made = _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
+        return _noted(made, notes)
     called = name or name_of_added(dataset, new.schema.names)
     if not replace:
         refuse_known(dataset, new.schema.names, called)
-    return keep_beside(dataset, new, called, overwrite, threads)
+    return _noted(keep_beside(dataset, new, called, overwrite, threads), notes)
 
 
 def drop_fields(
@@ -225,6 +232,7 @@ def rename_fields(
     return _rewrite(dataset, edit, into, in_place, how)
 
 
+# Complexity: one branch for each option.
 def replace_fields(
     source: Any,
     fields: Any,
@@ -234,6 +242,7 @@ def replace_fields(
     by: str | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
     where: Where | None = None,
     overwrite: bool = False,
     verify: bool = False,
@@ -251,7 +260,7 @@ def replace_fields(
         source: as for `open`, or a Dataset.
         fields: as for `add_fields`; the records must already have each of the fields.
         missing: for a record whose key is not in the table: "error", "keep" for its old values, or "null" for none:
-            it loses the field.
+            it loses the field. The same holds for an empty cell of a CSV file.
         where: replace values only in the records for which this condition is true; the others keep theirs. A text, an
             expression or a function, as for `convert`. A function in `fields` is then called only for these records,
             and a table needs rows only for them.
@@ -269,10 +278,12 @@ def replace_fields(
     """
     is_beside = into is None and not in_place
     dataset = _shown(_opened(source)) if is_beside else _opened(source)
-    unchanged = _unchanged(dataset) if in_place else None
+    unchanged = old = _unchanged(dataset) if in_place else None
     if where is not None:
         unchanged = (unchanged or dataset).filter(where)
-    new = new_fields(dataset, fields, by=by, missing=missing, reads=reads, unchanged=unchanged)
+    new = new_fields(
+        dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
+    )
     for name in new.schema.names:
         if not dataset.schema.get_all_field_indices(name):
             known = ", ".join(dataset.schema.names)
@@ -280,17 +291,42 @@ def replace_fields(
                 f"no such field; there are: {known}",
                 field=name,
                 file=dataset.paths[0],
-                hint="add_fields adds new fields",
+                hint="columns= with the columns of the table to use; add_fields adds new fields",
             )
+    if is_csv(fields) and missing == "error":
+        _refuse_empty_cells(new, os.fspath(fields))
+    notes = _notes(dataset, new, where, threads) if old is None else ()
     if missing == "keep":
-        new = OnlyMatched(dataset, new)
+        new = OnlyMatched(dataset, new, keeps=is_csv(fields))
     if where is not None:
         new = OnlyWhere(dataset, new, where)
     if is_beside:
-        return replace_beside(dataset, new, threads)
+        return _noted(replace_beside(dataset, new, threads), notes)
     edit = Edit(new=new, replace=True)
     how = How(overwrite, verify, index, threads, progress)
-    return _rewrite(dataset, edit, into, in_place, how)
+    return _noted(_rewrite(dataset, edit, into, in_place, how), notes)
+
+
+def _noted(made: Summary, notes: Sequence[str]) -> Summary:
+    return dataclasses.replace(made, notes=(*made.notes, *notes))
+
+
+def _notes(dataset: Dataset, new: NewFields, where: Where | None, threads: int | None) -> Any:
+    """Return notes on how many records get new values, if not all do. This reads the fields that decide it."""
+    if where is None:
+        return new.notes(dataset, threads)
+    chosen = dataset.filter(where)
+    return new.notes(chosen, threads) or (changed_note(len(chosen), len(dataset)),)
+
+
+def _refuse_empty_cells(new: NewFields, path: str) -> None:
+    for name in new.emptied():
+        raise SchemaError(
+            "the CSV has an empty cell in this column",
+            field=name,
+            file=path,
+            hint='missing="keep" leaves the old value of such a record, missing="null" removes it',
+        )
 
 
 def bake_fields(
@@ -400,7 +436,8 @@ def _rewrite(
     index, threads = index_option(how.index), checked_threads(how.threads)
     options = (how.overwrite, how.verify, index, threads, how.progress)
     job = Job(dataset, targets, edit, in_place, *options)
-    return rewrite(job if published is None else dataclasses.replace(job, published=published))
+    made = rewrite(job if published is None else dataclasses.replace(job, published=published))
+    return made if into is None else with_note_of_order(made, os.fspath(into))
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:

@@ -35,11 +35,11 @@ from penstock.storage.local_sink import private_beside
 from penstock.storage.objects import refuse_web_target, storage_for
 from penstock.storage.paths import index_option
 from penstock.verbs.write.incoming import Incoming, batches_of
+from penstock.verbs.write.names import Names
 from penstock.verbs.write.shards import (
     Cut,
     EvenCut,
     LimitCut,
-    Names,
     NewShard,
     Progress,
     Shards,
@@ -77,7 +77,8 @@ def write(
             per record) or of bytes (raw records). Batches must not change until all records are written, because
             long values are not copied.
         path: the target file. With several shards, `x.tfrecord` becomes `x-00000-of-00010.tfrecord` and
-            so on. A path with `{shard}` (or `{shard:05d}`) is a pattern of names.
+            so on. A path with `{shard:05d}` is a pattern of names. (So is `{shard}`, but more than 10 such names do
+            not sort in the order of the records.)
         format: the name of the format; None infers it from the path's extension.
         compression: a compression of the format. None: "gzip" if the path ends in `.gz`, else the
             format's default, usually no compression.

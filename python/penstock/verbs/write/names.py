@@ -1,0 +1,89 @@
+"""The names of the shards that a verb writes."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+
+from penstock.contract.format import Summary
+from penstock.storage.base import Storage
+
+SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
+
+
+class Names:
+    """The names of the shards. If names contain the number of shards, final names are known only at the end."""
+
+    def __init__(
+        self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
+    ) -> None:
+        self._target = target
+        self._is_pattern = SHARD_PATTERN.search(os.path.basename(target)) is not None
+        self._is_sharded = is_sharded
+        self._total = total
+        known = [end for e in extensions for end in (e, e + ".gz") if target.endswith(end)]
+        suffix = max(known, key=len, default=os.path.splitext(target)[1])
+        self._stem, self._suffix = target[: len(target) - len(suffix)], suffix
+
+    def final(self, number: int, total: int) -> str:
+        if self._is_pattern:
+            folder, name = os.path.split(self._target)
+            name = SHARD_PATTERN.sub(lambda found: _number(number, found[1]), name)
+            return os.path.join(folder, name)
+        if not self._is_sharded:
+            return self._target
+        width = max(5, len(str(total)))
+        return f"{self._stem}-{number:0{width}d}-of-{total:0{width}d}{self._suffix}"
+
+    def noted(self, made: Summary) -> Summary:
+        """Add what the names say about the written files to their summary."""
+        return with_note_of_order(made, self._target)
+
+    def provisional(self, number: int) -> str:
+        """Return the final name if it is known, else a temporary name in the same folder."""
+        if self._total is not None or self._is_pattern or not self._is_sharded:
+            return self.final(number, self._total or 1)
+        return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
+
+    def taken(self) -> list[str]:
+        """Return the local files or folders that shards may replace, if final names are known only at the end."""
+        if self._total is not None or self._is_pattern or not self._is_sharded:
+            return []
+        folder = os.path.dirname(self._stem)
+        if not os.path.isdir(folder or "."):
+            return []
+        name = re.escape(os.path.basename(self._stem)), re.escape(self._suffix)
+        shard = re.compile(rf"{name[0]}-\d+-of-\d+{name[1]}")
+        names = os.listdir(folder or ".")
+        return [os.path.join(folder, name) for name in names if shard.fullmatch(name)]
+
+    def refuse_existing(self, storage: Storage, total: int | None, *, overwrite: bool) -> None:
+        """Raise FileExistsError if a target exists, before any work is done."""
+        if overwrite or (self._is_sharded and total is None):
+            return
+        for number in range(total or 1):
+            name = self.final(number, total or 1)
+            if storage.exists(name):
+                raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+
+
+def _number(number: int, spec: str | None) -> str:
+    """Format a shard's number as the pattern requires, such as `{shard:05d}`."""
+    try:
+        return f"{number:{(spec or ':')[1:]}}"
+    except ValueError as error:
+        raise ValueError(
+            f"{{shard{spec}}} in the pattern is not a number format: {error}"
+        ) from None
+
+
+def with_note_of_order(made: Summary, target: str) -> Summary:
+    """Add a note if the shards of a pattern such as `x-{shard}` are opened in another order than they were written:
+    opening a pattern sorts the names."""
+    if SHARD_PATTERN.search(os.path.basename(target)) is None or list(made.paths) == sorted(
+        made.paths
+    ):
+        return made
+    note = "these names do not sort in the order of the records; {shard:05d} does"
+    return replace(made, notes=(*made.notes, note))
