@@ -97,6 +97,22 @@ def test_a_lost_block_is_one_region_with_all_its_records(
     assert (saved.num_records, [one.num_records for one in saved.findings]) == (900, [100])
 
 
+class NamesNoFile(Replaceable):
+    class reader(BlockReader):
+        def _lost(self, message: str, chunk: Chunk[None]) -> FormatError:
+            return FormatError(message)
+
+
+def test_an_error_without_its_file_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = damaged_file(tmp_path, NamesNoFile, monkeypatch)
+    with pytest.raises(FormatError) as caught:
+        ps.open(path).to_table()
+    assert caught.value.file == str(path)
+    ds = ps.open(path, damage="skip")
+    ds.to_table()
+    assert [region.file for region in ds.damage] == [str(path)]
+
+
 class SortsInDecode(Replaceable):
     class reader(BlockReader):
         def decode(self, chunk: Any, records: Any, columns: Any) -> pa.RecordBatch:
@@ -133,7 +149,6 @@ class BytesAfterTheFile(Replaceable):
 @pytest.mark.parametrize(
     ("broken", "law", "message"),
     [
-        (NamesTheFirstRecord, "skipped_damage_is_reported", "loses a whole chunk has no record="),
         (SortsInDecode, "decode_returns_the_records_in_the_order_asked", "decode of records"),
         (ForgetsTheCutBlock, "a_truncated_file_is_found", "records, and reports nothing"),
         (CountsNoBytes, "the_writer_counts_its_bytes", "num_bytes is 0 after close"),

@@ -231,7 +231,7 @@ class _Scan:
             raise
         except (SchemaError, FormatError) as error:
             files.check_read(shard, chunk)  # if the file was changed, that is the better error
-            fault = error
+            fault = error.at(file=files.paths[shard])
         else:
             files.check_fields(shard, batch)
             yield shard, self._read(reader, chunk, batch, rows)

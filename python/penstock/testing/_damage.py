@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,8 @@ class DamageLaws(LawFiles):
 
     def _check_damage(self, path: Path, table: pa.Table, place: str) -> None:
         fault = self._check_reading(path, table, place)
-        if fault is not None and fault.record is not None:
-            for record in (fault.record - 1, fault.record + 1):
-                if 0 <= record < table.num_rows:
-                    self._check_neighbour(path, record, fault.record, place)
+        if fault is not None and fault.record is not None and fault.record > 0:
+            self._check_neighbour(path, fault.record - 1, place)
         try:
             ds = ps.open(path, format=self.format, index="never", damage="skip")
         except ps.PenstockError:
@@ -102,8 +101,8 @@ class DamageLaws(LawFiles):
             good = all(row in wanted for row in found.to_pylist())
             assert good, f"{place}a wrong record is returned, although has_checksums=True"
 
-    def _check_neighbour(self, path: Path, record: int, bad: int, place: str) -> None:
-        """Decode only a record beside a bad one, which may be in the same chunk."""
+    def _check_neighbour(self, path: Path, record: int, place: str) -> None:
+        """Decode only the record before a bad one, which may be in the same chunk."""
         error = None
         try:
             with closing(self.reader(str(path))) as reader:
@@ -112,11 +111,7 @@ class DamageLaws(LawFiles):
         except ps.PenstockError as raised:
             error = raised
         about = None if error is None else error.record
-        assert about in (None, record), (
-            f"{place}decode of record {record} raises about {about}; an error that loses a whole chunk has no record="
-            if about == bad
-            else f"{place}decode of record {record} raises about {about}"
-        )
+        assert about in (None, record), f"{place}decode of record {record} raises about {about}"
 
     def _check_reading(self, path: Path, table: pa.Table, place: str) -> ps.PenstockError | None:
         """Read a damaged file without skipping, and return the error."""
@@ -162,11 +157,11 @@ class DamageLaws(LawFiles):
         )
 
     def test_lost_records_are_counted(self, tmp_path: Path) -> None:
-        """The records that `verify` and damage="skip" find, and those that they report as lost, are all records, unless
-        a number is unknown. An error of a whole chunk loses all its records."""
+        """With has_checksums: the records that `verify` and damage="skip" find, and those that they report as lost, are
+        all records, unless a number is unknown. An error of a whole chunk loses all its records."""
         path, table = self.several(tmp_path)
-        if not Path(path).is_file():
-            return
+        if not (Path(path).is_file() and formats.by_name(self.format).info.has_checksums):
+            return  # without checksums, damaged bytes may look like more records
         whole = Path(path).read_bytes()
         with closing(self.reader(path)) as reader:
             ranges = [(chunk.start_byte, chunk.end_byte) for chunk in reader.chunks()]
@@ -175,7 +170,11 @@ class DamageLaws(LawFiles):
             for bit in rng.integers(8 * start, 8 * end, 4).tolist() if end > start else ():
                 damaged = tmp_path / f"damaged{Path(path).suffix}"
                 damaged.write_bytes(flipped(whole, bit))
-                self._check_counts(damaged, table, f"bit {bit % 8} of byte {bit // 8} is wrong: ")
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # a damaged name may look like another field
+                    self._check_counts(
+                        damaged, table, f"bit {bit % 8} of byte {bit // 8} is wrong: "
+                    )
 
     def _check_counts(self, path: Path, table: pa.Table, place: str) -> None:
         report = ps.verify(path, format=self.format, index="never")
