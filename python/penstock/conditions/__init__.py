@@ -84,6 +84,10 @@ def _of_text(where: str, names: Sequence[str]) -> Filter:
 
     tree = parse(where)
     read = [column_of(name, list(names))[0] for name in fields_of(tree)]
+    if not read:
+        raise ValueError(
+            f"{where!r} names no column: write names without quotes, or in backquotes, as in `my name` == 3"
+        )
     bounds = tuple(one for one in bounds_of_text(tree) if one.field in names)
     return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)), bounds)
 
