@@ -143,7 +143,7 @@ class DamageLaws(LawFiles):
             for damage in ("error", "skip"):
                 self._check_truncated(other, table, damage, f"the file ends at byte {end}: ")
 
-    def _check_truncated(self, path: Path, table: pa.Table, damage: str, place: str) -> None:
+    def _check_truncated(self, path: Path, table: pa.Table, damage: Any, place: str) -> None:
         try:
             ds = ps.open(path, format=self.format, index="never", damage=damage)
             num_records = ds.to_table().num_rows

@@ -141,7 +141,8 @@ class FormatLaws(DamageLaws):
         for ending in fmt.info.extensions:
             good = ending == ending.lower() and (ending.startswith(".") or fmt.info.is_folder)
             assert good, f"extension {ending!r} is not in small letters with a leading dot"
-        for kind in (fmt.read_options, fmt.write_options):
+        kinds: tuple[Any, Any] = (fmt.read_options, fmt.write_options)
+        for kind in kinds:
             assert is_dataclass(kind), f"the options {kind.__name__} are not a dataclass"
             kind()  # each option has a default
         is_framed = isinstance(fmt, FramedFormat)
