@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any, cast, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -144,7 +144,7 @@ class FormatLaws(DamageLaws):
         kinds: tuple[Any, Any] = (fmt.read_options, fmt.write_options)
         for kind in kinds:
             assert is_dataclass(kind), f"the options {kind.__name__} are not a dataclass"
-            kind()  # each option has a default
+            cast(type, kind)()  # each option has a default
         is_framed = isinstance(fmt, FramedFormat)
         extends = is_framed or type(fmt).extend is not Format.extend
         assert extends or not fmt.info.can_append, (
