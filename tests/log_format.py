@@ -53,15 +53,15 @@ class LogReader(PositionedReader):
 
 
 class LogWriter(Writer):
-    def __init__(self, sink: Sink, schema: pa.Schema, start: int) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, start: int, old: int = 0) -> None:
         if schema.names != ["payload"] or schema.field(0).type != pa.binary():
             raise SchemaError("LOG1 holds one column, payload, of binary", field=schema.names[0])
         self.sink = sink
-        self.starts = [start]
+        self.starts, self.old_bytes = [start], old
 
     @property
     def num_bytes(self) -> int:
-        return self.starts[-1] - self.starts[0]
+        return self.starts[-1] - self.old_bytes
 
     @property
     def positions(self) -> np.ndarray:
@@ -105,4 +105,4 @@ class LogFormat(Format):
     def extend(
         self, source: Source, sink: Sink, schema: pa.Schema, options: Any, threads: int
     ) -> Writer:
-        return self.writer(sink, schema, source.size)
+        return self.writer(sink, schema, source.size, source.size)

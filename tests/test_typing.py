@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from penstock import formats
 from penstock.contract.keywords import ConvertOptions, OpenOptions, WriteOptions
+from reading import ROOT
 
 PROGRAM = """\
 import numpy as np
@@ -59,6 +61,25 @@ def test_the_keywords_are_the_options_of_the_formats(
         set(typed.__annotations__) | set(getattr(typed, "__base_keys__", ()))
         == options_of(kind) - keywords
     )
+
+
+def test_pyright_accepts_the_formats_that_the_pages_show(tmp_path: Path) -> None:
+    checker = shutil.which("pyright", path=str(Path(sys.executable).parent))
+    assert checker is not None, "make tools installs it"
+    for name in ("block_format.py", "fixed_size.py", "framed_lines.py"):
+        shutil.copy(ROOT / "tests" / "docs" / name, tmp_path)
+    page = (ROOT / "docs" / "guide" / "new-format.md").read_text("utf-8")
+    for name, code in re.findall(
+        r"^```python\n# (\w+\.py)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL
+    ):
+        (tmp_path / name).write_text(code)
+    settings = {"typeCheckingMode": "standard", "stubPath": str(ROOT / "typings")}
+    (tmp_path / "pyrightconfig.json").write_text(
+        json.dumps(settings | {"extraPaths": [str(ROOT / "python")]})
+    )
+    command = [checker, "--project", str(tmp_path), "--pythonpath", sys.executable]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
+    assert done.stdout.startswith("0 errors"), done.stdout
 
 
 def test_pyright_finds_misspelt_keywords(tmp_path: Path) -> None:

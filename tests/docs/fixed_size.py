@@ -25,8 +25,8 @@ class FixedSizeReader(Reader):
             raise FormatError("no header of this format", file=source.path, byte=0)
         self._num_records, rest = divmod(source.size - HEAD.size, self._size)
         if rest:
-            place = {"record": self._num_records, "byte": source.size - rest}
-            raise TruncatedError("the last record is truncated", file=source.path, **place)
+            message, byte = "the last record is truncated", source.size - rest
+            raise TruncatedError(message, file=source.path, record=self._num_records, byte=byte)
         self.schema = pa.schema([pa.field("record", pa.binary(self._size), nullable=False)])
 
     @property

@@ -30,7 +30,18 @@ def replaced_by_another_type() -> Case:
     return Case(fails, advised)
 
 
+def key_of_a_text() -> Case:
+    ps.write({"meta": ['{"iso": 3}', "{}"]}, "a.parquet")
+
+    def advised() -> None:
+        ds = ps.open("a.parquet", types={"meta": "json"})
+        assert len(ds.filter("meta.iso == 3")) == 1
+
+    return Case(lambda: len(ps.open("a.parquet").filter("meta.iso == 3")), advised)
+
+
 CASES: Cases = {
+    'f\'open(..., types={{"{column}": "json"}}), if its values are JSON\'': key_of_a_text,
     "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,
     "'without where= and missing=\"keep\", all values are replaced, and their type may change'": replaced_by_another_type,
 }

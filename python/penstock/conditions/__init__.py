@@ -21,7 +21,9 @@ __all__ = [
     "Part",
     "Where",
     "columns_of_expression",
+    "fields_of",
     "filter_of",
+    "holds_of_shard",
     "parse",
     "type_of",
 ]
@@ -40,6 +42,37 @@ class Filter:
     """The columns that the condition reads; None for all."""
     bounds: tuple[Bound, ...] = ()
     """Statistics that contradict one of these exclude all records."""
+
+
+def holds_of_shard(
+    found: Filter, batch: pa.RecordBatch, file: str | None, numbers: np.ndarray
+) -> np.ndarray:
+    """`Filter.holds`, with errors that name the file and the record. `numbers` are those of the records in the file."""
+    from penstock.errors import SchemaError
+
+    try:
+        return found.holds(batch)
+    except SchemaError as error:
+        error.at(file=file)
+        first, end = 0, batch.num_rows
+        if _fails(found, batch, 0, 0):  # about the columns, not about a record
+            raise
+        while end - first > 1:  # find a record that alone raises the error
+            middle = (first + end) // 2
+            first, end = (first, middle) if _fails(found, batch, first, middle) else (middle, end)
+        if _fails(found, batch, first, end) and numbers[first] >= 0:
+            error.at(record=int(numbers[first]))
+        raise
+
+
+def _fails(found: Filter, batch: pa.RecordBatch, first: int, end: int) -> bool:
+    from penstock.errors import SchemaError
+
+    try:
+        found.holds(batch.slice(first, end - first))
+    except SchemaError:
+        return True
+    return False
 
 
 def filter_of(
@@ -84,6 +117,10 @@ def _of_text(where: str, names: Sequence[str]) -> Filter:
 
     tree = parse(where)
     read = [column_of(name, list(names))[0] for name in fields_of(tree)]
+    if not read:
+        raise ValueError(
+            f"{where!r} names no column: write names without quotes, or in backquotes, as in `my name` == 3"
+        )
     bounds = tuple(one for one in bounds_of_text(tree) if one.field in names)
     return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)), bounds)
 

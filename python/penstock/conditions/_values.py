@@ -147,7 +147,10 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
             return json_field(values, path[place:], name)
         if not pa.types.is_struct(type_) or type_.get_field_index(part) < 0:
             inside = ".".join([column, *path[:place]])
-            raise SchemaError(f"{inside} has no field {part}: it is {type_}", field=name)
+            hint = None
+            if not place and (is_text(type_) or pa.types.is_binary(type_)):
+                hint = f'open(..., types={{"{column}": "json"}}), if its values are JSON'
+            raise SchemaError(f"{inside} has no field {part}: it is {type_}", field=name, hint=hint)
         values = compute.struct_field(values, type_.get_field_index(part))
     return values
 

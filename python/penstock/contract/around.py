@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,11 @@ def around(
                     first, run = end, 2 * run
                     continue
             bad = row_of(error)
-            if bad is not None and first <= bad < end:
+            if bad is not None and bad < first:
+                # The fault of a record before these rows prevents reading them, so it is not of one record only.
+                yield first, last, error
+                first, error = last, None
+            elif bad is not None and bad < end:
                 yield from around(read, row_of, first, bad)
                 yield bad, bad + 1, error
                 # Do not read all remaining rows in one call: another bad row may be near, and the
@@ -70,6 +74,36 @@ def is_of_a_batch(error: PenstockError) -> bool:
     return isinstance(error, LimitError) and error.of_batch and error.record is None
 
 
+def joined(found: Iterable[Found]) -> Iterator[Found]:
+    """Join neighbouring rows that cannot be read because of the same fault, such as those of a lost block whose error
+    names its first record."""
+    lost: Any = None
+    try:
+        for one in found:
+            if lost is not None:
+                if is_same_fault(lost[2], one[2]):
+                    lost = lost[0], one[1], lost[2]
+                    continue
+                yield lost
+                lost = None
+            if isinstance(one[2], PenstockError):
+                lost = one
+            else:
+                yield one
+        if lost is not None:
+            yield lost
+    finally:
+        lost = one = None  # a traceback references this frame, and would keep the files open
+
+
+def is_same_fault(one: PenstockError, other: pa.RecordBatch | PenstockError) -> bool:
+    """Whether two errors name the same record for the same reason."""
+    if type(one) is not type(other) or number_of(one) is None:
+        return False
+    names = ("record", "row", "file", "byte", "message")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
 def parts_around(reader: Reader, chunk: Chunk[Any], columns: Projection = None) -> Iterator[Found]:
     """Yield the records of a chunk, with their numbers in the chunk, and the errors that prevent reading some of
     them."""
@@ -85,7 +119,7 @@ def parts_around(reader: Reader, chunk: Chunk[Any], columns: Projection = None) 
 
     done = 0
     try:
-        for found in around(read, row_of, 0, chunk.num_records):
+        for found in joined(around(read, row_of, 0, chunk.num_records)):
             yield found
             done = found[1]
     except PenstockError as error:  # not about a single record

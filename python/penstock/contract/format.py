@@ -206,7 +206,7 @@ class Reader(ABC):
 
     @property
     def compression(self) -> str | None:
-        """The names of the codecs in the file; None if it records none."""
+        """The names of the codecs in the file, as one str such as "zlib" or "zstd, snappy"; None if it records none."""
         return None
 
     @property
@@ -334,7 +334,7 @@ class Writer(ABC):
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Bytes of output so far, to limit the size of shards."""
+        """The bytes written to the sink so far, to limit the size of shards; after `close`, all of them."""
         ...
 
     @abstractmethod
@@ -389,10 +389,8 @@ class Format(ABC):
     class_numbers: ClassVar[pa.DataType | None] = None
     """If class labels are stored as numbers: the column's type if no sidecar lists the class names."""
 
-    @property
-    def write_options(self) -> type:
-        """The dataclass of its options for `penstock.write`."""
-        return NoOptions
+    write_options: Any = NoOptions
+    """The dataclass of its options for `penstock.write`: a class, or a property that imports it when it is needed."""
 
     def own_options(self, options: Options) -> Any:
         """The format's own options, a `read_options`. Raises TypeError for an unknown option or a value of a wrong

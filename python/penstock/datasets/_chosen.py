@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import empty_columns
 from penstock.columns.selection import Projection, Selection
-from penstock.conditions import Filter, Where, filter_of
+from penstock.conditions import Filter, Where, filter_of, holds_of_shard
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._no_records import NoRecords
 from penstock.datasets._numbered import numbered
@@ -118,7 +118,8 @@ class ByCondition(Choice):
         read = [shard for shard in every if answers[shard] is None]
         self._skipped = []
         for shard, numbers, batch in numbered(files, self._filter.columns, read, self._skipped):
-            found[shard].append(numbers[self._filter.holds(batch)])
+            holds = holds_of_shard(self._filter, batch, files.paths[shard], numbers)
+            found[shard].append(numbers[holds])
         return [np.concatenate(parts) for parts in found]
 
     def _answer(self, files: Files, shard: int) -> bool | None:
@@ -403,7 +404,9 @@ class FilteredReader(ChosenReader):
         if not isinstance(chunk.data, _Unread):
             return super().delivered(chunk, records, columns)
         found = self._base.delivered(chunk.data.chunk, records, self._wanted(columns))
-        rows = np.flatnonzero(self._condition.holds(found.batch))
+        inside = np.arange(found.batch.num_rows) if found.records is None else found.records
+        numbers = np.where(inside < 0, -1, chunk.data.chunk.first_record + inside)
+        rows = np.flatnonzero(holds_of_shard(self._condition, found.batch, None, numbers))
         numbers = rows if found.records is None else found.records[rows]
         batch = found.batch if columns is None else _selected(found.batch, columns)
         chosen = batch if len(rows) == batch.num_rows else reordered(batch, rows)

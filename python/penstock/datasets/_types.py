@@ -45,6 +45,8 @@ def _parsed(given: Any) -> pa.DataType:
     if not isinstance(given, str):
         raise TypeError(f'types= takes names such as "int32" and pyarrow types, not {given!r}')
     listed = _LIST.fullmatch(given.strip())
+    if given.strip() == "json":
+        return pa.json_()
     return pa.list_(_parsed(listed[1])) if listed else type_of(given.strip())
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.columns.joined import join
 from penstock.columns.selection import Selection
-from penstock.contract.around import Found, around, is_of_a_batch, number_of, place_of
+from penstock.contract.around import Found, around, is_of_a_batch, joined, number_of, place_of
 from penstock.contract.format import Chunk, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._opened import Opened
 from penstock.engine.pipeline import checked_threads, in_order
@@ -231,7 +231,7 @@ class _Scan:
             raise
         except (SchemaError, FormatError) as error:
             files.check_read(shard, chunk)  # if the file was changed, that is the better error
-            fault = error
+            fault = error.at(file=files.paths[shard])
         else:
             files.check_fields(shard, batch)
             yield shard, self._read(reader, chunk, batch, rows)
@@ -332,6 +332,7 @@ class _Around:
             else:
                 self._numbers = np.arange(self._chunk.num_records)
             found = around(self._read, self._place_of, 0, len(self._numbers), error)
+            found = joined(found) if self._skipping else found
             for first, end, part in found:
                 if isinstance(part, pa.RecordBatch):
                     yield part

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from penstock.contract.format import Chunk
 
 FLIPS = 200
 """Damaged copies of a small file that the laws read."""
@@ -33,18 +35,30 @@ def check_type(what: str, value: Any, kind: type) -> None:
     assert good, f"{what} is {value!r}, not of type {wanted}"
 
 
-def check_same(found: pa.Table, wanted: pa.Table) -> None:
+def check_same(found: pa.Table, wanted: pa.Table, what: str = "") -> None:
     """Check that two tables have the same columns and values; types may be wider."""
     assert found.schema.names == wanted.schema.names, (
-        f"columns {found.schema.names}, not {wanted.schema.names}"
+        f"{what}columns {found.schema.names}, not {wanted.schema.names}"
     )
-    assert found.num_rows == wanted.num_rows, f"{found.num_rows} records, not {wanted.num_rows}"
+    assert found.num_rows == wanted.num_rows, (
+        f"{what}{found.num_rows} records, not {wanted.num_rows}"
+    )
     for name in wanted.schema.names:
         one, other = found.column(name).to_pylist(), wanted.column(name).to_pylist()
         wrong = [n for n, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
         assert not wrong, (
-            f"record {wrong[0]}, column {name!r}: {one[wrong[0]]!r}, not {other[wrong[0]]!r}"
+            f"{what}record {wrong[0]}, column {name!r}: {one[wrong[0]]!r}, not {other[wrong[0]]!r}"
         )
+
+
+def check_ranges(chunks: Sequence[Chunk[Any]], num_bytes: int) -> None:
+    """Check that the bytes of the chunks of a file are in the file, in order, and of one chunk only."""
+    end = 0
+    for number, chunk in enumerate(chunks):
+        what = f"bytes {chunk.start_byte} to {chunk.end_byte} of chunk {number}"
+        assert chunk.start_byte >= end, f"{what} begin before the end of the chunk before, {end}"
+        assert chunk.end_byte <= num_bytes, f"{what} end after the file of {num_bytes} bytes"
+        end = chunk.end_byte
 
 
 def check_positions(found: Any, num_records: int, num_bytes: int) -> None:

@@ -7,84 +7,35 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar, get_origin, get_type_hints
+from typing import Any, cast, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
 
 import penstock as ps
 from penstock import formats
-from penstock.contract.around import parts_around
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
-from penstock.contract.opening import open_shard
+from penstock.contract.format import Chunk, Format, FormatInfo, Options
 from penstock.framing.format import FramedFormat
 from penstock.storage.local import LocalStorage
 from penstock.testing._checks import (
-    FLIPS,
     check_positions,
     check_raises,
+    check_ranges,
     check_same,
     check_type,
-    damaged_copies,
-    flipped,
 )
+from penstock.testing._damage import DamageLaws
 
 _OTHERS = ("tfrecord", "parquet", "arrow", "webdataset", "npz", "msgpack")
 
 
-class FormatLaws:
+class FormatLaws(DamageLaws):
     """Tests of one format. Each method is a law; pytest passes it an empty folder."""
-
-    format: ClassVar[str]
-    """The name of the format."""
-    num_records: ClassVar[int] = 1000
-
-    def table(self, num_records: int) -> pa.Table:
-        """Return records that the format holds as they are, the same each time. Override it for a format that does not
-        hold numbers, bytes and lists."""
-        rng = np.random.default_rng(0)
-        return pa.table(
-            {
-                "id": pa.array(np.arange(num_records)),
-                "score": pa.array(rng.standard_normal(num_records).astype(np.float32)),
-                "text": pa.array(
-                    [rng.bytes(n % 90) + b"." for n in range(num_records)], pa.binary()
-                ),
-                "tokens": pa.array(
-                    [list(range(n % 4 + 2)) for n in range(num_records)], pa.list_(pa.int64())
-                ),
-            }
-        )
-
-    similar: ClassVar[tuple[str, ...]] = ()
-    """Formats that have the same bytes at the start of a file, so that only the name of a file tells them apart."""
-
-    # -- helpers --------------------------------------------------------------------------------
-
-    def write(self, folder: Path, table: pa.Table, name: str = "a") -> str:
-        """Write a shard, and return its path."""
-        ending = formats.by_name(self.format).info.extensions[0]
-        made = ps.write(
-            table, folder / f"{name}{ending}", format=self.format, index=False, overwrite=True
-        )
-        return made.paths[0]
-
-    def open(self, path: Any, folder: Path, **options: Any) -> ps.Dataset:
-        """Open shards, with their indexes in a folder of their own."""
-        return ps.open(path, format=self.format, index=str(folder / "indexes"), **options)
-
-    def reader(self, path: str, **options: Any) -> Reader:
-        """Open a shard as the verbs do, without a dataset."""
-        options = {"index": "never"} | options
-        return open_shard(
-            formats.by_name(self.format), LocalStorage().source(path), Options(**options)
-        )
-
-    # -- laws -----------------------------------------------------------------------------------
 
     def test_written_records_read_back(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
-        ds = self.open(self.write(tmp_path, table), tmp_path)
+        path = self.write(tmp_path, table)
+        ds = self.open(path, tmp_path)
         check_same(ds.to_table(), table)
         assert len(ds) == table.num_rows, "len(ds) is the number of records"
         assert ps.verify(ds.paths[0]).ok, "verify finds nothing in a file that was just written"
@@ -107,6 +58,33 @@ class FormatLaws:
             wanted = table.take(places)
             check_same(pa.table(ds.take(numbers)), wanted)
         check_raises(lambda: ds[table.num_rows], ps.RecordIndexError)
+
+    def test_decode_returns_the_records_in_the_order_asked(self, tmp_path: Path) -> None:
+        """`decode` and `pick`, called as `take` does where `at_once` gives nothing."""
+        path, table = self.several(tmp_path)
+        with closing(self.reader(path)) as reader:
+            parts = [part for chunk in reader.chunks() for part in reader.parts(chunk, None)]
+            for part in [*parts[:2], *parts[-1:]]:
+                last = part.num_records - 1
+                asked = np.array([last, 0, last // 2, last // 2, last])
+                wanted = table.slice(part.first_record).take(asked)
+                what = f"decode of records {asked.tolist()} of the chunk at {part.first_record}: "
+                check_same(pa.table(reader.decode(part, asked, None)), wanted, what)
+            asked = np.random.default_rng(8).integers(0, table.num_rows, 40)
+            if formats.by_name(self.format).info.can_take:
+                batches = [reader.decode(*picked, None) for picked in reader.pick(asked)]
+                check_same(pa.Table.from_batches(batches), table.take(asked), "pick and decode: ")
+
+    def test_the_writer_counts_its_bytes(self, tmp_path: Path) -> None:
+        ending = formats.by_name(self.format).info.extensions[0]
+        made = ps.write(
+            self.table(self.num_records), tmp_path / f"a{ending}", format=self.format, index=False
+        )
+        if Path(made.paths[0]).is_file():
+            size = Path(made.paths[0]).stat().st_size
+            assert made.num_bytes == size, (
+                f"Writer.num_bytes is {made.num_bytes} after close, and the file has {size} bytes"
+            )
 
     def test_columns_are_those_asked_for(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
@@ -151,20 +129,6 @@ class FormatLaws:
         if Path(first).is_file():
             assert Path(first).read_bytes() == Path(second).read_bytes()
 
-    def test_damaged_files_raise_errors_of_penstock(self, tmp_path: Path) -> None:
-        """Reading a file that is truncated or has a wrong bit returns records or raises an error of penstock."""
-        path = self.write(tmp_path, self.table(20))
-        if not Path(path).is_file():
-            return
-        data = Path(path).read_bytes()
-        for number, damaged in enumerate(damaged_copies(data)):
-            other = tmp_path / f"damaged{number}{Path(path).suffix}"
-            other.write_bytes(damaged)
-            for damage in ("error", "skip"):
-                with suppress(ps.PenstockError):
-                    ps.open(other, format=self.format, index="never", damage=damage).to_table()
-            other.unlink()
-
     def test_the_facts_of_the_format_have_their_types(self) -> None:
         fmt = formats.by_name(self.format)
         for name, kind in get_type_hints(FormatInfo).items():
@@ -177,9 +141,10 @@ class FormatLaws:
         for ending in fmt.info.extensions:
             good = ending == ending.lower() and (ending.startswith(".") or fmt.info.is_folder)
             assert good, f"extension {ending!r} is not in small letters with a leading dot"
-        for kind in (fmt.read_options, fmt.write_options):
+        kinds: tuple[Any, Any] = (fmt.read_options, fmt.write_options)
+        for kind in kinds:
             assert is_dataclass(kind), f"the options {kind.__name__} are not a dataclass"
-            kind()  # each option has a default
+            cast(type, kind)()  # each option has a default
         is_framed = isinstance(fmt, FramedFormat)
         extends = is_framed or type(fmt).extend is not Format.extend
         assert extends or not fmt.info.can_append, (
@@ -187,7 +152,7 @@ class FormatLaws:
         )
 
     def test_a_reader_says_facts_of_the_right_types(self, tmp_path: Path) -> None:
-        path = self.write(tmp_path, self.table(self.num_records))
+        path, _ = self.several(tmp_path)
         reader = self.reader(path)
         try:
             check_type("Reader.schema", reader.schema, pa.Schema)
@@ -202,6 +167,8 @@ class FormatLaws:
                 assert chunk.first_record == record, f"a chunk does not begin at record {record}"
                 assert 0 <= chunk.start_byte <= chunk.end_byte, "a chunk ends before it begins"
                 record += chunk.num_records
+            if Path(path).is_file():
+                check_ranges(chunks, Path(path).stat().st_size)
             assert record == reader.num_records, "the chunks do not hold num_records records"
             keeps = formats.by_name(self.format).info.keeps_positions
             assert reader.positions is not None or not keeps, "keeps_positions, but there are none"
@@ -258,35 +225,6 @@ class FormatLaws:
     def _positions(self, path: str, **options: Any) -> Any:
         with closing(self.reader(path, **options)) as reader:
             return reader.positions
-
-    def test_damage_is_found_at_known_positions(self, tmp_path: Path) -> None:
-        """With loses_one and has_checksums: a wrong bit is an error about its record only, also in a file that was
-        damaged after its positions were found, and `verify` reports the bytes of the record."""
-        info, table = formats.by_name(self.format).info, self.table(20)
-        if not (info.loses_one and info.has_checksums):
-            return
-        path = self.write(tmp_path, table)
-        whole = Path(path).read_bytes()
-        with closing(self.reader(path)) as reader:
-            positions: Any = reader.positions
-            assert positions is not None, (
-                "loses_one and has_checksums, but Reader.positions is None"
-            )
-            bits = range(8 * int(positions[0]), 8 * int(positions[-1]))
-            for bit in np.random.default_rng(5).choice(bits, FLIPS).tolist():
-                with open(path, "r+b") as file:
-                    file.write(flipped(whole, bit))
-                record = int(np.searchsorted(positions, bit // 8, "right")) - 1
-                parts = [part for chunk in reader.chunks() for part in parts_around(reader, chunk)]
-                errors = [part[2] for part in parts if isinstance(part[2], ps.PenstockError)]
-                bad = [error.record for error in errors]
-                place = f"bit {bit % 8} of byte {bit // 8} is wrong: "
-                assert bad == [record], f"{place}errors about records {bad}, not {[record]}"
-                for one in ps.verify(path, index="never").findings:
-                    found = [one.start_byte, one.end_byte]
-                    exact = found[0] == positions[record]  # a wrong length also moves the end
-                    alone = (one.record, one.num_records) == (record, 1)
-                    assert exact or not alone, f"{place}verify reports the bytes {found}"
 
     def test_records_are_appended(self, tmp_path: Path) -> None:
         """With can_append: the records follow the old ones, the old bytes stay, and a refused append changes nothing."""
@@ -357,64 +295,3 @@ class FormatLaws:
                 )
                 data = Path(made.paths[0]).read_bytes()
                 assert not fmt.sniff(data, len(data)), f"sniff accepts a file of {other}"
-
-    def test_skipped_damage_is_reported(self, tmp_path: Path) -> None:
-        """A file with a wrong bit and damage="skip": a record is returned, or a region is reported. With checksums, the
-        values are also right. An error about one record leaves the others."""
-        table = self.table(20)
-        path = self.write(tmp_path, table)
-        if not Path(path).is_file():
-            return
-        whole = Path(path).read_bytes()
-        with closing(self.reader(path)) as reader:
-            ranges = [(chunk.start_byte, chunk.end_byte) for chunk in reader.chunks()]
-        bits = np.concatenate([np.arange(8 * start, 8 * end) for start, end in ranges])
-        for bit in np.random.default_rng(4).choice(bits, FLIPS).tolist():
-            damaged = tmp_path / f"damaged{Path(path).suffix}"
-            damaged.write_bytes(flipped(whole, bit))
-            self._check_damage(damaged, table, f"bit {bit % 8} of byte {bit // 8} is wrong: ")
-
-    def _check_damage(self, path: Path, table: pa.Table, place: str) -> None:
-        fault = self._check_reading(path, table, place)
-        if fault is not None and fault.record:
-            self._check_neighbour(path, fault.record - 1, place)
-        try:
-            ds = ps.open(path, format=self.format, index="never", damage="skip")
-        except ps.PenstockError:
-            return
-        error = None
-        try:
-            found = ds.to_table()
-        except ps.PenstockError as raised:
-            error, found = raised, table
-        raises = error is not None and error.record is not None
-        assert not raises, f'{place}damage="skip" raises about a record: {error}'
-        lost = fault is not None and found.num_rows < table.num_rows
-        assert ds.damage or not lost, f'{place}damage="skip" reports no region: {fault}'
-        if formats.by_name(self.format).info.has_checksums:
-            wanted = iter(table.to_pylist())
-            good = all(row in wanted for row in found.to_pylist())
-            assert good, f"{place}a wrong record is returned, although has_checksums=True"
-
-    def _check_neighbour(self, path: Path, record: int, place: str) -> None:
-        """Decode only the record before a bad one, which may be in the same chunk."""
-        error = None
-        try:
-            with closing(self.reader(str(path))) as reader:
-                chunk = next(c for c in reader.chunks() if c.first_record + c.num_records > record)
-                reader.decode(chunk, np.array([record - chunk.first_record]), None)
-        except ps.PenstockError as raised:
-            error = raised
-        about = None if error is None else error.record
-        assert about in (None, record), f"{place}decode of record {record} raises about {about}"
-
-    def _check_reading(self, path: Path, table: pa.Table, place: str) -> ps.PenstockError | None:
-        """Read a damaged file without skipping, and return the error."""
-        try:
-            found = ps.open(path, format=self.format, index="never").to_table()
-        except ps.PenstockError as error:
-            return error
-        if formats.by_name(self.format).info.has_checksums:
-            good = found.to_pylist() == table.to_pylist()
-            assert good, f"{place}this is not an error, although has_checksums=True"
-        return None

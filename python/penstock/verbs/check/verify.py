@@ -399,7 +399,11 @@ def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Ite
                     num_records += end - first
                     continue
                 place = place_in(reader, part, first, end)
-                if found.record is not None and not isinstance(reader, FramedReader):
+                if (
+                    end == first + 1
+                    and found.record is not None
+                    and not isinstance(reader, FramedReader)
+                ):
                     place = (reader.place(found.record) or ("", *place))[1:]
                 findings.append(found_in(found, path, *place, part, end - first))
     except PenstockError as error:  # the chunk cannot be divided
