@@ -31,6 +31,7 @@ _CHOICES = {
 _SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
 
 
+# Complexity: one line for each keyword that is checked or has a default.
 def open(
     source: Any,
     *,

@@ -115,6 +115,7 @@ def _expand_item(item: Any, how: _How) -> list[str]:
     return _paths_of(item, how)
 
 
+# Complexity: one branch for each kind of name.
 def _expand_text(path: str, how: _How) -> list[str]:
     if isinstance(how.storage, ObjectStorage) and is_url(path):
         named = [name for part in path.split("::") for name in braces(part)]
@@ -137,6 +138,7 @@ def _expand_text(path: str, how: _How) -> list[str]:
     return [found for name in names for found in _expand_one(name, how)]
 
 
+# Complexity: one branch for each kind of name.
 def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
     """The objects that a URL names. The name of an object is trusted: nothing is requested to see whether it exists."""
     counted = _COUNTED.match(path)
@@ -178,6 +180,7 @@ def _named_by_indexes(paths: list[str], how: _How) -> list[str]:
     return found
 
 
+# Complexity: one branch for each kind of name.
 def _expand_one(path: str, how: _How) -> list[str]:
     if isinstance(how.storage, ObjectStorage) and is_url(path):
         return _expand_url(path, how, how.storage)

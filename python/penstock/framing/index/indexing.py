@@ -36,6 +36,7 @@ from penstock.tuned import GZIP_GROUP_BYTES
 ENDLESS = 1 << 62
 
 
+# Complexity: a sidecar may be missing, stale, extended or new in each place.
 def load_index(shard: OpenShard) -> Index | None:
     """Load the sidecar of a file; None if there is no valid one. A compressed stream gets its seek points from it."""
     source, options = shard.source, shard.options

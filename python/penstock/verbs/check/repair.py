@@ -135,6 +135,7 @@ def repair(
     return Report(work.num_records, found, work.num_bytes, tuple(work.paths), verb="repair")
 
 
+# Complexity: one branch for each kind of target.
 def _targets(source: Any, paths: list[str], into: str) -> list[str]:
     if is_url(into):
         if len(paths) > 1 or into.endswith("/"):
