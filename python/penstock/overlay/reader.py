@@ -116,6 +116,7 @@ class OverlaidReader(WrappedReader):
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         return self.delivered(chunk, records, columns).batch
 
+    # Complexity: damage may be in the file, in an overlay, or in both.
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         names = self.schema.names if columns is None else list(columns)
         needs_base = not self._may_skip_base or any(name not in self._added for name in names)
