@@ -89,9 +89,7 @@ class Adapter:
         signature = map_structure(spec, self.dataset.element_spec, lists=False)
         if self.class_weight is not None:
             signature = (*signature, tf.TensorSpec([None], "float32"))
-        return tf.data.Dataset.from_generator(
-            self.get_numpy_iterator, output_signature=signature
-        )
+        return tf.data.Dataset.from_generator(self.get_numpy_iterator, output_signature=signature)
 
     def _take_class_weight(self, frame: FrameType | None) -> None:
         """Apply the class weights of `fit`, which Keras passes only to its own adapters.
