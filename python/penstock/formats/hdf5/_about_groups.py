@@ -79,6 +79,30 @@ def _names(handle: Any) -> list[str]:
     return sorted(name.decode("utf-8", "replace") for name in found)
 
 
+def group_pattern(names: Sequence[str]) -> str | None:
+    """The pattern of groups that all have the same datasets, such as "data/*". None if no group has only such groups.
+
+    Example:
+        >>> from penstock.formats.hdf5._about_groups import group_pattern
+        >>> group_pattern(
+        ...     ["data/demo_0/x", "data/demo_0/y", "data/demo_1/x", "data/demo_1/y", "mask/train"]
+        ... )
+        'data/*'
+    """
+    layouts: dict[str, dict[str, set[str]]] = {}
+    for name in names:
+        parts = name.split("/")
+        for depth in range(len(parts) - 1):
+            parent = "/".join(parts[:depth])
+            inside = layouts.setdefault(parent, {}).setdefault(parts[depth], set())
+            inside.add("/".join(parts[depth + 1 :]))
+    for parent in sorted(layouts, key=lambda parent: (parent.count("/") + bool(parent), parent)):
+        groups = list(layouts[parent].values())
+        if len(groups) > 1 and all(group == groups[0] for group in groups):
+            return f"{parent}/*" if parent else "*"
+    return None
+
+
 def in_split(
     groups: Sequence[Any], split: str, masks: Any, read: Callable[[str], Sequence[Any]]
 ) -> list[Any]:

@@ -46,6 +46,7 @@ from penstock.contract.format import (
 from penstock.contract.regions import Region
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.formats.hdf5._about_groups import group_pattern
 from penstock.formats.hdf5._direct import direct
 from penstock.formats.hdf5._file import (
     SCHEMA_ATTRIBUTE,
@@ -266,7 +267,13 @@ class Hdf5Reader(Reader):
             if not any(f"{found.name}/".startswith(f"{name}/") for found in [*tables, *single]):
                 message = "the file has no such dataset or group, or it is empty"
                 raise SchemaError(message, field=name)
-        sizes = ((found.name, found.shape[0]) for found in tables)
+        sizes = [(found.name, found.shape[0]) for found in tables]
+        pattern = group_pattern([name for name, _ in sizes]) if group is None else None
+        if pattern is not None and chosen is None and len({size for _, size in sizes}) > 1:
+            raise SchemaError(
+                f"the file has groups with the same datasets, {pattern}, so it is not a single table",
+                hint=f"open(..., group={pattern!r}), which reads these groups as one table",
+            )
         self._num_records = one_length("datasets", sizes, ", or names of groups")
         self._fields = {found.name: self._field(found, options.limits) for found in tables}
         self._step = _step([field for field in self._fields.values() if not field.is_refused])

@@ -95,6 +95,7 @@ def verify(
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        SchemaError: a file can be read only with an option, such as `group="data/*"`. The error names it.
 
     Example:
         >>> import penstock as ps
@@ -164,7 +165,8 @@ def _tasks(
                 for pictures in pictures_in(reader, path):
                     yield partial(_decoded, pictures, options.limits)
         except PenstockError as error:
-            if isinstance(error.__cause__, ImportError):
+            is_unread = isinstance(error, SchemaError) and error.hint is not None
+            if is_unread or isinstance(error.__cause__, ImportError):
                 raise error.at(file=path) from error.__cause__  # the file is not damaged
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
 
