@@ -313,15 +313,30 @@ def _as_array(images: Any) -> Any:
 
 def _embedded(structs: Any) -> Any:
     """Return the bytes of structs of `bytes` and `path`. No file that a record names is opened."""
-    place = structs.type.get_field_index("path")
-    found: Any = structs.flatten()[structs.type.get_field_index("bytes")]
-    paths: Any = None if place < 0 else structs.flatten()[place]
-    if paths is not None and found.null_count > paths.null_count:
-        elsewhere = [n for n, path in enumerate(paths) if path.is_valid and not found[n].is_valid]
-        path = str(paths[elsewhere[0]])
-        message = f"the record has only the path of this image, {path!r}, which is not opened"
-        raise SchemaError(message, record=elsewhere[0])
-    return found
+    for error in only_paths(structs).values():
+        raise error
+    return embedded(structs)
+
+
+def embedded(structs: Any) -> Any:
+    """Return the bytes of structs of `bytes` and `path`, null where there is only a path."""
+    array = _as_array(structs)
+    return array.flatten()[array.type.get_field_index("bytes")]
+
+
+def only_paths(array: Any) -> dict[int, SchemaError]:
+    """Return an error for each struct of `bytes` and `path` that has a path and no bytes, by its row."""
+    array = _as_array(array)
+    if not pa.types.is_struct(array.type) or array.type.get_field_index("bytes") < 0:
+        return {}
+    place = array.type.get_field_index("path")
+    found: Any = array.flatten()[array.type.get_field_index("bytes")]
+    paths: Any = None if place < 0 else array.flatten()[place]
+    if paths is None or not found.null_count:
+        return {}
+    rows = np.flatnonzero(pc.and_(found.is_null(), paths.is_valid())).tolist()
+    message = "the record has only the path of this image, {!r}, which is not opened"
+    return {row: SchemaError(message.format(str(paths[row])), record=row) for row in rows}
 
 
 def _rows(array: Any) -> pa.Array:
