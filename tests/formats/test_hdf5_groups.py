@@ -134,6 +134,21 @@ def test_every_verb_that_reads_takes_the_pattern(path: Path) -> None:
     assert ps.verify(path, group="data/*").ok
 
 
+def test_a_rewrite_notes_that_groups_become_one_table(path: Path, tmp_path: Path) -> None:
+    ds = ps.open(path, group="data/*")
+    ps.add_fields(ds, {"score": np.arange(len(ds))})
+    baked = ps.bake_fields(ps.open(path, group="data/*"), into=tmp_path / "baked.hdf5")
+    dropped = ps.drop_fields(
+        ps.open(path, group="data/*", overlays=False), ["dones"], into=tmp_path / "b.hdf5"
+    )
+    for made, name in ((baked, "baked.hdf5"), (dropped, "b.hdf5")):
+        (note,) = made.notes
+        assert note.endswith(
+            f"{name}: the 4 groups became one table, and what was beside them is left out"
+        )
+    assert not ps.drop_fields(tmp_path / "b.hdf5", ["actions"], into=tmp_path / "c.hdf5").notes
+
+
 def test_a_field_called_episode_stays(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["data/x/episode"] = np.array([7, 8])
