@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.parquet"
 
 
-def ids(ds: ps.Dataset, **image: object) -> list[int]:
+def ids(ds: ps.Dataset, **image: Any) -> list[int]:
     loader = ps.Loader(ds, 3, decode={"image": ps.Image(size=8, **image)})
     return [int(value) for batch in loader for value in batch["id"]]
 

@@ -91,8 +91,12 @@ class ImageBatch:
                 threads=threads,
             )
         except _core.KernelError as error:
-            raise fault_error(error.args[0]) from None
-        faults = [ImageFault(place, fault_error(fault, place), had) for place, fault, had in found]
+            raise fault_error(error.args[0], allow_damaged=damage == "salvage") from None
+        allowed = damage == "salvage"
+        faults = [
+            ImageFault(place, fault_error(fault, place, allow_damaged=allowed), had)
+            for place, fault, had in found
+        ]
         return (out if is_uniform else _split(out, shapes)), faults
 
 

@@ -130,7 +130,7 @@ def decode_images(
             threads=_threads(threads),
         )
 
-    pixels, sizes = _told(decoded)
+    pixels, sizes = _told(decoded, allow_damaged)
     return _as_images(np.asarray(pixels), pa.array(sizes), mode)
 
 
@@ -407,23 +407,27 @@ def _threads(threads: int | None) -> int:
     return threads or os.cpu_count() or 1
 
 
-def _told(kernel: Callable[[], T]) -> T:
+def _told(kernel: Callable[[], T], allow_damaged: bool = False) -> T:
     """Run a kernel. A fault is raised as an error that names the record."""
     try:
         return kernel()
     except _core.KernelError as error:
-        raise fault_error(error.args[0]) from None
+        raise fault_error(error.args[0], allow_damaged=allow_damaged) from None
 
 
-def fault_error(fault: Any, record: int | None = None) -> PenstockError:
-    """The error for a kernel's fault. `record` replaces the record number of the fault."""
+def fault_error(
+    fault: Any, record: int | None = None, *, allow_damaged: bool = False
+) -> PenstockError:
+    """The error for a kernel's fault. `record` replaces the record number of the fault. The hint does not advise
+    `allow_damaged` if it is given."""
     hints = {
         "image": "allow_damaged=True, to decode the intact part of a damaged JPEG",
         "truncated": "allow_damaged=True, to decode the intact part of a damaged JPEG",
     }
     is_none = any(words in fault.message for words in ("no JPEG", "not a JPEG"))
     jpeg = "JPEG" in fault.message and not is_none
-    hint = hints.get(fault.kind) if jpeg and "frame header" not in fault.message else None
+    can_help = jpeg and not allow_damaged and "frame header" not in fault.message
+    hint = hints.get(fault.kind) if can_help else None
     if fault.kind == "limit" and fault.found is not None:
         name = "image_pixels" if "image_pixels" in fault.message else "batch_bytes"
         hint = f"limits=penstock.Limits({name}={fault.found})"

@@ -176,22 +176,27 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
 
 def rgb_to_yuv(images: Any) -> Tensor:
     """Brightness and two colour differences (YUV) of RGB images, which are floats."""
-    return _real(images) @ _TO_YUV
+    return _mixed(images, _TO_YUV)
 
 
 def yuv_to_rgb(images: Any) -> Tensor:
     """RGB images from YUV."""
-    return _real(images) @ _FROM_YUV
+    return _mixed(images, _FROM_YUV)
 
 
 def rgb_to_yiq(images: Any) -> Tensor:
     """Brightness and two colour differences (YIQ) of RGB images, which are floats."""
-    return _real(images) @ _TO_YIQ
+    return _mixed(images, _TO_YIQ)
 
 
 def yiq_to_rgb(images: Any) -> Tensor:
     """RGB images from YIQ."""
-    return _real(images) @ _FROM_YIQ
+    return _mixed(images, _FROM_YIQ)
+
+
+def _mixed(images: Any, matrix: list[list[float]]) -> Tensor:
+    array = _real(images).view(np.ndarray)
+    return (array @ np.array(matrix, array.dtype)).view(Tensor)
 
 
 def _real(images: Any) -> Tensor:
