@@ -42,7 +42,7 @@ def row(one: ps.Ability) -> tuple[str, ...]:
         mark(one.memory_map),
         mark(one.append),
         mark(one.overlay),
-        "–",
+        mark(one.extensions != ("/",)),
     )
 
 

@@ -196,7 +196,8 @@ def test_a_missing_number_is_an_error_or_filled(tmp_path: Path) -> None:
 def test_several_datasets_are_laid_end_to_end(numbers: Path, tmp_path: Path) -> None:
     other = tmp_path / "more.npz"
     ps.write({"id": np.arange(1000, 1100), "extra": np.zeros(100)}, other)
-    loader = ps.Loader({"a": ps.open(numbers), "b": ps.open(other)}, 100)
+    sets = {"a": ps.open(numbers), "b": ps.open(other)}
+    loader = ps.Loader(sets, 100, columns=["id"])
     assert ids(loader) == list(range(1100))
     assert list(next(iter(loader))) == ["id"]
 

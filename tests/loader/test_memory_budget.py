@@ -19,7 +19,7 @@ import pytest
 import penstock as ps
 from loader.torturing import write
 from penstock import _core
-from penstock.storage import Source
+from penstock.storage import Sink, Source, Storage
 from reading import run_python
 
 MIB = 1 << 20
@@ -171,7 +171,7 @@ def test_a_thousand_iterators_that_are_broken_off_leave_nothing(name: str, tmp_p
 # -- many records -------------------------------------------------------------------------------
 
 
-class Arithmetic:
+class Arithmetic(Storage):
     """A storage with one file, `numbers.npy`: 0, 1, 2, … as int64, generated when read."""
 
     def __init__(self, count: int) -> None:
@@ -182,6 +182,9 @@ class Arithmetic:
 
     def source(self, path: str, *, mmap: bool = False) -> ArithmeticSource:
         return ArithmeticSource(self)
+
+    def sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        raise FileExistsError(path)
 
     def exists(self, path: str) -> bool:
         return path == "numbers.npy"
@@ -215,7 +218,7 @@ def test_a_billion_records_take_the_memory_of_a_few(order: Any) -> None:
     """The dataset is opened, shuffled, and read from any position."""
     count = 10**9
     before = rss_mib()
-    ds = ps.open("numbers.npy", storage=Arithmetic(count))  # pyright: ignore[reportArgumentType]
+    ds = ps.open("numbers.npy", storage=Arithmetic(count))
     assert len(ds) == count
     loader = ps.Loader(ds, 256, order=order, threads=2)
     assert len(loader) == -(-count // 256)

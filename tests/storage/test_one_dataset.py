@@ -111,6 +111,7 @@ def test_a_list_may_be_of_several_formats(tmp_path: Path) -> None:
     assert len(list(ps.open([tmp_path / "a.tfrecord", tmp_path / "b.parquet"]))) == 4
 
 
+@pytest.mark.filterwarnings("ignore:.*is left out")  # of the fields, before they are refused
 @pytest.mark.parametrize("ending", ["tfrecord", "tar", "msgpack", "npz", "h5", "parquet", "arrow"])
 @pytest.mark.parametrize("num_records", [2, 3000])
 @pytest.mark.parametrize("way", ["scan", "take"])

@@ -150,7 +150,7 @@ def open(
         "overlays": overlays,
         "hive": folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
-        "storage": None if type(place) is LocalStorage else place,
+        "storage": None if storage is None and isinstance(place, LocalStorage) else place,
         "format_options": options,
     }
     dataset = dataset_of(call, listed, skipped)

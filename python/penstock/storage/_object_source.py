@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
@@ -28,14 +29,14 @@ _BLOCK_BYTES = 8 << 20
 """The bytes of a request when an object is read in order."""
 _AHEAD_BYTES = 96 << 20
 """Bytes that all sources together may have requested before they are read."""
+_KEPT_BYTES = 24 << 20
+"""Bytes of blocks that were read and are kept, of all sources: the next read of a thread often begins a little before the
+end of one."""
 _MOST_AHEAD = 8
 """Blocks that one source may read ahead."""
-_KEPT_BLOCKS = 3
-"""Blocks that were read and are kept: the next read of a thread often begins a little before the end of one."""
 _NEAR_BYTES = 32 << 20
-"""Reads at most this far from the end of the earlier ones continue them: threads read windows in any order."""
-_LEAST_IN_ORDER = 128 << 10
-"""Smaller reads are in order only if they begin where another one ended."""
+"""If an object is read in order, threads read windows at most this far from the furthest."""
+_LEAST_WINDOW = 64 << 10
 
 
 @contextmanager
@@ -78,30 +79,74 @@ def _translated(facts: Sequence[Any], path: str, *, is_open: bool) -> Exception:
     return error
 
 
-class _Budget:
-    """Bytes that were requested ahead, in all sources of this process."""
+class Claim:
+    """Bytes that were requested ahead. They are free again when nothing holds this object."""
+
+    def __init__(self, budget: Budget, count: int) -> None:
+        self._budget = budget
+        self._count = count
+
+    def __del__(self) -> None:
+        self._budget.free(self._count)
+
+
+class Budget:
+    """How many bytes are requested ahead, in all sources of this process."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.used = 0
+        self._lock = Lock()
+
+    def claim(self, count: int) -> Claim | None:
+        """Claim bytes; None if too many are claimed already."""
+        with self._lock:
+            if self.used + count > self._most:
+                return None
+            self.used += count
+        return Claim(self, count)
+
+    def free(self, count: int) -> None:
+        with self._lock:
+            self.used -= count
+
+
+class _Kept:
+    """The blocks that were read last, of all sources of this process."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._used = 0
+        self._blocks: OrderedDict[tuple[int, int], _core.Buffer] = OrderedDict()
         self._lock = Lock()
 
-    def take(self, count: int) -> bool:
+    def get(self, key: tuple[int, int]) -> _core.Buffer | None:
         with self._lock:
-            if self._lock.was_cut_short():
-                self._used = 0
-            if self._used + count > self._most:
-                return False
-            self._used += count
-            return True
+            return self._blocks.get(key)
 
-    def give_back(self, count: int) -> None:
+    def put(self, key: tuple[int, int], block: _core.Buffer) -> None:
         with self._lock:
-            self._used = max(0, self._used - count)
+            self.drop(key)
+            self._blocks[key] = block
+            self._used += len(block)
+            while self._used > self._most and len(self._blocks) > 1:
+                self.drop(next(iter(self._blocks)))
+
+    def drop(self, key: tuple[int, int]) -> None:
+        with self._lock:
+            block = self._blocks.pop(key, None)
+            self._used -= 0 if block is None else len(block)
+
+    def drop_all_of(self, source: int) -> None:
+        with self._lock:
+            for key in [key for key in self._blocks if key[0] == source]:
+                self.drop(key)
 
 
 _EMPTY = _core.Buffer.from_bytes(b"")
-AHEAD = _Budget(_AHEAD_BYTES)
+_NUMBERS = itertools.count()
+_KEPT = _Kept(_KEPT_BYTES)
+AHEAD = Budget(_AHEAD_BYTES)
 
 
 class ObjectSource(Source):
@@ -114,44 +159,40 @@ class ObjectSource(Source):
         path: str,
         key: str,
         state: _core.ObjectState,
-        first: _core.Buffer | None,
+        first: _core.Buffer | None = None,
     ) -> None:
-        """`first` has the first bytes of the object. None only for requests by range."""
+        """`first` has the first bytes of the object, if they are here already."""
         self.path = shown(path)
         self.storage = storage
         self._store = store
         self._key = key
         self._state = state
         self.size = state.size
-        first = _EMPTY if first is None else first
-        self.head = first
-        if len(first) > HEAD_BYTES:
-            # The rest is a block, which is dropped when it has been read.
-            self.head = _core.Buffer.join([first.slice(0, HEAD_BYTES)])
-        self._blocks = _Blocks(self, first)
-
-    @property
-    def state(self) -> _core.ObjectState:
-        """What identifies the object's state: size, ETag and version."""
-        return self._state
+        self._blocks = _Blocks(self, _EMPTY if first is None else first)
 
     def read(self, start: int, length: int) -> _core.Buffer:
         end = min(start + length, self.size)
-        if end <= len(self.head):
-            return self.head.slice(min(start, len(self.head)), max(end - start, 0))
+        if start >= end:
+            return _EMPTY
+        here = self._blocks.first_bytes()
+        if end <= len(here):
+            return here.slice(start, end - start)
         parts = self._blocks.read(start, end)
         if parts is None:
             return self.request([start], [end - start])
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
-        held = self._blocks.first_bytes()
+        here = self._blocks.first_bytes()
         ends = as_numpy(starts) + as_numpy(lengths)
-        if not len(ends) or int(ends.max()) <= len(held):
+        if not len(ends) or int(ends.max()) <= len(here):
             pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
-            return _core.Buffer.join([held.slice(start, length) for start, length in pairs])
+            return _core.Buffer.join([here.slice(start, length) for start, length in pairs])
         with translated(self.path, is_open=True):
             return self._store.fetch(self._key, self._state, starts, lengths).wait()
+
+    def read_in_order(self) -> None:
+        self._blocks.is_read_in_order = True
 
     def request(self, starts: Sequence[int], lengths: Sequence[int]) -> _core.Buffer:
         """The bytes of these ranges, by requests of their own."""
@@ -170,10 +211,11 @@ class ObjectSource(Source):
         if tag is None:
             return 0, 0, 0, 0
         digest = hashlib.blake2b(tag.encode(), digest_size=16).digest()
+        low, high = digest[:8], digest[8:]
         return (
-            int.from_bytes(digest[:8], "little"),
+            int.from_bytes(low, "little"),
             self.size,
-            int.from_bytes(digest[8:], "little", signed=True),
+            int.from_bytes(high, "little", signed=True),
             0,
         )
 
@@ -182,110 +224,108 @@ class ObjectSource(Source):
 
 
 class _Blocks:
-    """The blocks of an object that is read in order: those on the way, and the last ones that were read."""
+    """The blocks of an object that is read in order: those on the way, and the last ones that were read.
+
+    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each.
+    """
 
     def __init__(self, source: ObjectSource, first: _core.Buffer) -> None:
-        self._source = source
+        self.is_read_in_order = False
+        self._path, self._size, self._begin = source.path, source.size, source.begin
         self._first = len(first)
-        """Where block 0 begins: after the bytes that came when the object was opened."""
+        self._source = next(_NUMBERS)
         self._reached = len(first)
-        self._ends = {0}
         self._ahead = 1
-        self._coming: dict[int, tuple[_core.Fetch, int]] = {}
-        self._kept: OrderedDict[int, _core.Buffer] = OrderedDict({-1: first})
+        self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
         self._lock = Lock()
         self._pid = os.getpid()
+        _KEPT.put((self._source, -1), first)
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the object, as far as they are here."""
+        return _KEPT.get((self._source, -1)) or _EMPTY
 
     def read(self, start: int, end: int) -> list[_core.Buffer] | None:
         """The parts of a range that is read in order. None if it should be requested by itself."""
         with self._lock:
-            self._forget_after_fork()
+            if self._pid != os.getpid():
+                self._pid = os.getpid()
+                self._coming.clear()
             if not self._is_in_order(start, end):
                 return None
             wanted = range(self._number(start), self._number(end - 1) + 1)
             self._request(wanted)
         parts: list[_core.Buffer] = []
         for number in wanted:
-            block = self._block(number)
-            begin = self._begin(number)
+            block, begin = self._block(number), self._start(number)
             low, high = max(start, begin), min(end, begin + len(block))
             parts.append(block.slice(low - begin, high - low))
         return parts
 
-    def first_bytes(self) -> _core.Buffer:
-        """The first bytes of the object, as far as they are here."""
-        return self._kept.get(-1, self._source.head)
-
     def close(self) -> None:
+        """Forget all blocks."""
         with self._lock:
-            for _, size in self._coming.values():
-                AHEAD.give_back(size)
             self._coming.clear()
-            self._kept.clear()
+        _KEPT.drop_all_of(self._source)
+
+    def __del__(self) -> None:
+        _KEPT.drop_all_of(self._source)
 
     def _is_in_order(self, start: int, end: int) -> bool:
-        continues = start in self._ends
-        if len(self._ends) > 64:
-            self._ends.clear()
-        self._ends.add(end)
-        is_near = abs(start - self._reached) <= _NEAR_BYTES
-        return is_near and (continues or end - start >= _LEAST_IN_ORDER)
+        is_window = self.is_read_in_order and end - start >= _LEAST_WINDOW
+        return is_window and abs(start - self._reached) <= _NEAR_BYTES
 
     def _number(self, at: int) -> int:
         return (at - self._first) // _BLOCK_BYTES if at >= self._first else -1
 
-    def _begin(self, number: int) -> int:
-        return max(self._first + number * _BLOCK_BYTES, 0) if number >= 0 else 0
+    def _start(self, number: int) -> int:
+        return self._first + number * _BLOCK_BYTES if number >= 0 else 0
 
-    def _size(self, number: int) -> int:
-        begin = self._begin(number)
-        end = self._first if number < 0 else min(begin + _BLOCK_BYTES, self._source.size)
-        return end - begin
+    def _length(self, number: int) -> int:
+        begin = self._start(number)
+        return self._first if number < 0 else min(begin + _BLOCK_BYTES, self._size) - begin
 
     def _request(self, wanted: range) -> None:
         """Request blocks that are needed now, and some ahead. The further a source was read, the more."""
-        reached = wanted.stop - 1
-        if self._begin(reached) >= self._reached:
+        if self._start(wanted.stop - 1) >= self._reached:
             self._ahead = min(2 * self._ahead, _MOST_AHEAD)
-        self._reached = max(self._reached, min(self._begin(wanted.stop), self._source.size))
+        self._reached = max(self._reached, min(self._start(wanted.stop), self._size))
         for number in wanted:
-            if number not in self._coming and number not in self._kept:
-                self._begin_one(number, 0)
+            if not self._is_here(number):
+                self._begin_one(number, None)
         for number in range(wanted.stop, wanted.stop + self._ahead):
-            size = self._size(number)
-            if size <= 0:
+            if (length := self._length(number)) <= 0:
                 break
-            if number in self._coming or number in self._kept:
+            if self._is_here(number):
                 continue
-            if not AHEAD.take(size):
+            if (claim := AHEAD.claim(length)) is None:
                 break
-            self._begin_one(number, size)
+            self._begin_one(number, claim)
 
-    def _begin_one(self, number: int, counted: int) -> None:
-        fetch = self._source.begin([self._begin(number)], [self._size(number)])
-        self._coming[number] = fetch, counted
+    def _is_here(self, number: int) -> bool:
+        return number in self._coming or _KEPT.get((self._source, number)) is not None
+
+    def _begin_one(self, number: int, claim: Claim | None) -> tuple[_core.Fetch, Claim | None]:
+        fetch = self._begin([self._start(number)], [self._length(number)])
+        self._coming[number] = fetch, claim
+        return fetch, claim
 
     def _block(self, number: int) -> _core.Buffer:
+        key = self._source, number
         with self._lock:
-            kept = self._kept.get(number)
             coming = self._coming.get(number)
-            if kept is None and coming is None:  # other threads have moved on
-                self._begin_one(number, 0)
-                coming = self._coming[number]
-        if kept is not None:
-            return kept
-        assert coming is not None, "it was requested above"
-        with translated(self._source.path, is_open=True):
-            block = coming[0].wait()
+            if coming is None:
+                if (kept := _KEPT.get(key)) is not None:
+                    return kept
+                coming = self._begin_one(number, None)  # other threads have moved on
+        try:
+            with translated(self._path, is_open=True):
+                block = coming[0].wait()
+        except BaseException:
+            with self._lock:
+                self._coming.pop(number, None)  # so that it can be requested again
+            raise
         with self._lock:
             if self._coming.pop(number, None) is not None:
-                AHEAD.give_back(coming[1])
-                self._kept[number] = block
-                while len(self._kept) > _KEPT_BLOCKS:
-                    self._kept.popitem(last=False)
+                _KEPT.put(key, block)
         return block
-
-    def _forget_after_fork(self) -> None:
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._coming.clear()

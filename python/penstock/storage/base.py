@@ -37,6 +37,10 @@ class Source(ABC):
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
+    def read_in_order(self) -> None:
+        """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
+        access, which reads ahead; by default it does nothing."""
+
     def check_unchanged(self, *, may_grow: bool) -> None:
         """Raise ChangedError if the file was changed or replaced since it was opened. `may_grow` allows appended bytes,
         for files whose records are all verified when they are read."""
@@ -71,6 +75,9 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+
+    def read_in_order(self) -> None:
+        self._source.read_in_order()
 
     def check_unchanged(self, *, may_grow: bool) -> None:
         self._source.check_unchanged(may_grow=may_grow)

@@ -19,7 +19,7 @@ from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
 from penstock.storage._object_sink import ObjectSink
-from penstock.storage._object_source import AHEAD, HEAD_BYTES, ObjectSource, translated
+from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
@@ -45,7 +45,7 @@ class ObjectStorage(Storage):
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, int]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
         self._listings: dict[str, list[str]] = {}
         """What was listed so far, by prefix."""
         self._states: dict[str, _core.ObjectState] = {}
@@ -73,11 +73,11 @@ class ObjectStorage(Storage):
                 self._forget_after_fork()
                 if not is_url(path) or path in self._opening or path in self._states:
                     continue
-            if not AHEAD.take(size):
+            if (claim := AHEAD.claim(size)) is None:
                 return
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), size
+                opening = store.first(key, 0, size), claim
             with self._lock:
                 self._opening[path] = opening
 
@@ -94,28 +94,25 @@ class ObjectStorage(Storage):
         store, key = self.store(path)
         with self._lock:
             self._forget_after_fork()
-            state, head = self._states.get(path), self._heads.get(path)
-            fetch, size = self._opening.pop(path, (None, 0))
-        first: _core.Buffer | None = head
+            state, first = self._states.get(path), self._heads.get(path)
+            opening = self._opening.pop(path, None)
         if state is None:
             with translated(path):
-                fetch = fetch or store.first(key, 0, HEAD_BYTES)
-                try:
-                    first = fetch.wait()
-                finally:
-                    AHEAD.give_back(size)
+                fetch = store.first(key, 0, HEAD_BYTES) if opening is None else opening[0]
+                first = fetch.wait()
             state = fetch.state
-        elif head is None:
-            first = ObjectSource(self, store, path, key, state, None).request(
-                [0], [min(HEAD_BYTES, state.size)]
-            )
-        source = ObjectSource(self, store, path, key, state, first)
+        elif first is None:
+            bare = ObjectSource(self, store, path, key, state)
+            first = bare.request([0], [min(HEAD_BYTES, state.size)])
+        head = (
+            first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
+        )
         with self._lock:
             self._states[path] = state
-            self._heads[path] = source.head
+            self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        return source
+        return ObjectSource(self, store, path, key, state, first)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):

@@ -156,12 +156,26 @@ def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
             raise FileNotFoundError(f"{shown(path)}: no object matches{_left_out(how)}")
         return _one_set(found, how)
     if is_folder_name(path):
-        found = objects_below(path, storage, how.skipped)
+        found = _named_by_indexes(objects_below(path, storage, how.skipped), how)
         if found:
             return _one_set(_without_companions(found, how) or found, how)
         if path.endswith("/"):
             raise FileNotFoundError(f"{path}: no data in this folder{_left_out(how)}")
     return [path]
+
+
+def _named_by_indexes(paths: list[str], how: _How) -> list[str]:
+    """Replace the objects of each folder with an index.json by those that it lists."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault(os.path.dirname(path), []).append(path)
+    found: list[str] = []
+    for folder, files in folders.items():
+        named = _named_by_index(folder, files, how)
+        if named is not None:
+            _note_unlisted(files, named, how)
+        found.extend(files if named is None else named)
+    return found
 
 
 def _expand_one(path: str, how: _How) -> list[str]:

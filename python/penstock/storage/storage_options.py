@@ -71,6 +71,6 @@ def _is_secret(name: str) -> bool:
 
 def _starts_a_child() -> bool:
     """Whether `multiprocessing` is starting a process, and so pickles for this one only."""
-    from multiprocessing import context
+    import multiprocessing.context  # slow to import, and rarely needed
 
-    return context.get_spawning_popen() is not None
+    return multiprocessing.context.get_spawning_popen() is not None

@@ -78,6 +78,8 @@ _BYTES_PER_COLUMN = 64 << 10
 """In a small file with at least this many bytes per column, page headers are read even if the footer states small
 pages, because that costs little."""
 _BUFFER_BYTES = 1 << 18
+_TOGETHER_BYTES = 128 << 20
+"""Up to this size, a row group of an object store is read with few requests."""
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""
 _SUMMARIES = ("_metadata", "_common_metadata")
@@ -185,8 +187,9 @@ class ParquetReader(Reader):
                 metadata=self._metadata,
                 # Columns are read one by one, in small reads, because a row group may be larger
                 # than memory. In a small file columns are read whole, so no page can claim more
-                # bytes than its column has.
-                pre_buffer=False,
+                # bytes than its column has. In object stores each read takes a round trip, so the
+                # columns of a row group are requested together, unless they may be too large.
+                pre_buffer=self._is_far and self._largest_group() <= _TOGETHER_BYTES,
                 buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
                 page_checksum_verification=self._verify,
                 **how,
@@ -195,6 +198,16 @@ class ParquetReader(Reader):
             if "too deeply nested" in str(error):
                 raise too_deep(self._limits.nesting).at(byte=self._data_end) from None
             raise
+
+    @property
+    def _is_far(self) -> bool:
+        return self._bytes.source.storage is not None
+
+    def _largest_group(self) -> int:
+        if self._metadata is None:
+            return 0  # the footer is read now, and no group
+        groups = range(self._metadata.num_row_groups)
+        return max((self._metadata.row_group(n).total_byte_size for n in groups), default=0)
 
     def _plan(self) -> list[GroupPart]:
         """Split the row groups into chunks, by their sizes in the footer."""

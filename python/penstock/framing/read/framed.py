@@ -135,6 +135,7 @@ class FramedReader(Reader):
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         shard = self._shard
+        self.source.read_in_order()
         size = None if shard.stream.container else shard.stream.size()
         if threads == 1 or self._index is not None or size is None:
             return self.found()
