@@ -365,9 +365,7 @@ CASES: Cases = {
     "raise_limit('record_bytes', error.found)": large_frame,
     "\"open(..., limits={'nesting': ...}), or raw=True\"": deep_values,
     "f'limits=penstock.Limits({name}={fault.found})'": many_pixels,
-    "hints.get(fault.kind) if jpeg and 'frame header' not in fault.message else None": (
-        half_of_a_picture
-    ),
+    "hints.get(fault.kind) if can_help else None": (half_of_a_picture),
     "'open(..., damage=\"skip\"), to skip damaged records'": broken_picture_of_a_loader,
     "f'ds.filter(\"`{error.field}` is not null\"), to leave out records without an image'": null_picture_of_a_loader,
     "'open(..., damage=\"skip\") leaves such records out, decode=False gives fields as bytes'": odd_member,

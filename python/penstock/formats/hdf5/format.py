@@ -233,6 +233,16 @@ class _Field:
             yield first, last, None if last - first == len(run) else run - first
 
 
+def _refuse_groups(sizes: dict[str, int]) -> None:
+    """Raise SchemaError if datasets of different lengths are in groups that all have the same datasets."""
+    pattern = group_pattern(list(sizes))
+    if pattern is not None and len(set(sizes.values())) > 1:
+        raise SchemaError(
+            f"the file has groups with the same datasets, {pattern}, so it is not a single table",
+            hint=f"open(..., group={pattern!r}), which reads these groups as one table",
+        )
+
+
 class Hdf5Reader(Reader):
     """One open HDF5 file, or one group of it."""
 
@@ -268,12 +278,8 @@ class Hdf5Reader(Reader):
                 message = "the file has no such dataset or group, or it is empty"
                 raise SchemaError(message, field=name)
         sizes = [(found.name, found.shape[0]) for found in tables]
-        pattern = group_pattern([name for name, _ in sizes]) if group is None else None
-        if pattern is not None and chosen is None and len({size for _, size in sizes}) > 1:
-            raise SchemaError(
-                f"the file has groups with the same datasets, {pattern}, so it is not a single table",
-                hint=f"open(..., group={pattern!r}), which reads these groups as one table",
-            )
+        if group is None and chosen is None:
+            _refuse_groups(dict(sizes))
         self._num_records = one_length("datasets", sizes, ", or names of groups")
         self._fields = {found.name: self._field(found, options.limits) for found in tables}
         self._step = _step([field for field in self._fields.values() if not field.is_refused])
