@@ -103,6 +103,19 @@ def group_pattern(names: Sequence[str]) -> str | None:
     return None
 
 
+def refuse_groups(sizes: dict[str, int], group: Any, chosen: tuple[str, ...] | None) -> None:
+    """Raise SchemaError if a whole file is read, and datasets of different lengths are in groups that all have the same
+    datasets."""
+    if group is not None or chosen is not None or len(set(sizes.values())) < 2:
+        return
+    pattern = group_pattern(list(sizes))
+    if pattern is not None:
+        raise SchemaError(
+            f"the file has groups with the same datasets, {pattern}, so it is not a single table",
+            hint=f"open(..., group={pattern!r}), which reads these groups as one table",
+        )
+
+
 def in_split(
     groups: Sequence[Any], split: str, masks: Any, read: Callable[[str], Sequence[Any]]
 ) -> list[Any]:

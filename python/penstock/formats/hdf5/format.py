@@ -46,7 +46,7 @@ from penstock.contract.format import (
 from penstock.contract.regions import Region
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
-from penstock.formats.hdf5._about_groups import group_pattern
+from penstock.formats.hdf5._about_groups import refuse_groups
 from penstock.formats.hdf5._direct import direct
 from penstock.formats.hdf5._file import (
     SCHEMA_ATTRIBUTE,
@@ -233,16 +233,6 @@ class _Field:
             yield first, last, None if last - first == len(run) else run - first
 
 
-def _refuse_groups(sizes: dict[str, int]) -> None:
-    """Raise SchemaError if datasets of different lengths are in groups that all have the same datasets."""
-    pattern = group_pattern(list(sizes))
-    if pattern is not None and len(set(sizes.values())) > 1:
-        raise SchemaError(
-            f"the file has groups with the same datasets, {pattern}, so it is not a single table",
-            hint=f"open(..., group={pattern!r}), which reads these groups as one table",
-        )
-
-
 class Hdf5Reader(Reader):
     """One open HDF5 file, or one group of it."""
 
@@ -278,8 +268,7 @@ class Hdf5Reader(Reader):
                 message = "the file has no such dataset or group, or it is empty"
                 raise SchemaError(message, field=name)
         sizes = [(found.name, found.shape[0]) for found in tables]
-        if group is None and chosen is None:
-            _refuse_groups(dict(sizes))
+        refuse_groups(dict(sizes), group, chosen)
         self._num_records = one_length("datasets", sizes, ", or names of groups")
         self._fields = {found.name: self._field(found, options.limits) for found in tables}
         self._step = _step([field for field in self._fields.values() if not field.is_refused])
