@@ -267,9 +267,9 @@ class Hdf5Reader(Reader):
             if not any(f"{found.name}/".startswith(f"{name}/") for found in [*tables, *single]):
                 message = "the file has no such dataset or group, or it is empty"
                 raise SchemaError(message, field=name)
-        sizes = [(found.name, found.shape[0]) for found in tables]
-        refuse_groups(dict(sizes), group, chosen)
-        self._num_records = one_length("datasets", sizes, ", or names of groups")
+        sizes = {found.name: found.shape[0] for found in tables}
+        refuse_groups(sizes, group, chosen)
+        self._num_records = one_length("datasets", sizes.items(), ", or names of groups")
         self._fields = {found.name: self._field(found, options.limits) for found in tables}
         self._step = _step([field for field in self._fields.values() if not field.is_refused])
         metadata = attributes(self._file.id)
