@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.hdf5._file import h5py_or_error
+from penstock.formats.numpy.arrays import one_length
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.limits import Limits
 
@@ -103,17 +104,21 @@ def group_pattern(names: Sequence[str]) -> str | None:
     return None
 
 
-def refuse_groups(sizes: dict[str, int], group: Any, chosen: tuple[str, ...] | None) -> None:
-    """Raise SchemaError if a whole file is read, and datasets of different lengths are in groups that all have the same
-    datasets."""
-    if group is not None or chosen is not None or len(set(sizes.values())) < 2:
-        return
-    pattern = group_pattern(list(sizes))
+def one_table(sizes: dict[str, int], group: Any, chosen: tuple[str, ...] | None) -> int:
+    """The number of records of datasets, given their lengths by name.
+
+    Raises:
+        SchemaError: their lengths differ. If a whole file is read, and its groups have the same datasets, the error
+            names the pattern of these groups.
+    """
+    is_whole = group is None and chosen is None and len(set(sizes.values())) > 1
+    pattern = group_pattern(list(sizes)) if is_whole else None
     if pattern is not None:
         raise SchemaError(
             f"the file has groups with the same datasets, {pattern}, so it is not a single table",
             hint=f"open(..., group={pattern!r}), which reads these groups as one table",
         )
+    return one_length("datasets", sizes.items(), ", or names of groups")
 
 
 def in_split(
