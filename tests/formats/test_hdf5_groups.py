@@ -101,6 +101,54 @@ def test_a_pattern_may_name_one_group_or_several_levels(path: Path) -> None:
     assert (len(ds), ds[24]["episode"], ds[25]["episode"]) == (27, "data/demo_10", "more/demo_0")
 
 
+def test_a_file_of_groups_says_which_option_opens_it(path: Path) -> None:
+    for read in (ps.open, ps.verify, ps.stats):
+        with pytest.raises(ps.SchemaError) as caught:
+            read(path)
+        assert (
+            caught.value.hint == "open(..., group='data/*'), which reads these groups as one table"
+        )
+        assert len(str(caught.value)) - len(str(path)) < 300
+
+
+def test_the_names_of_many_datasets_are_not_all_listed(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "many.h5", "w") as file:
+        for count in range(1, 40):
+            for name in "abcdef":
+                file[f"dataset_{name}_{count}"] = np.arange(count)
+    with pytest.raises(ps.SchemaError, match="differ in length") as caught:
+        ps.open(tmp_path / "many.h5")
+    assert "1: dataset_a_1, dataset_b_1, dataset_c_1, and 3 more; 2:" in str(caught.value)
+    assert "and 35 more" in str(caught.value)
+    assert len(str(caught.value)) < 800
+
+
+def test_every_verb_that_reads_takes_the_pattern(path: Path) -> None:
+    expected_records = sum(3 + demo for demo in DEMOS)
+    assert ps.verify(path, group="data/*").num_records == expected_records
+    assert ps.stats(path, group="data/*").num_records == expected_records
+    with pytest.raises(TypeError, match=r"give group= to penstock[.]open"):
+        ps.stats(ps.open(path, group="data/*"), group="data/*")
+    (kept,) = ps.index(path, group="data/*", checksums=True)
+    assert Path(kept).exists()
+    assert ps.verify(path, group="data/*").ok
+
+
+def test_a_rewrite_notes_that_groups_become_one_table(path: Path, tmp_path: Path) -> None:
+    ds = ps.open(path, group="data/*")
+    ps.add_fields(ds, {"score": np.arange(len(ds))})
+    baked = ps.bake_fields(ps.open(path, group="data/*"), into=tmp_path / "baked.hdf5")
+    dropped = ps.drop_fields(
+        ps.open(path, group="data/*", overlays=False), ["dones"], into=tmp_path / "b.hdf5"
+    )
+    for made, name in ((baked, "baked.hdf5"), (dropped, "b.hdf5")):
+        (note,) = made.notes
+        assert note.endswith(
+            f"{name}: the 4 groups became one table, and what was beside them is left out"
+        )
+    assert not ps.drop_fields(tmp_path / "b.hdf5", ["actions"], into=tmp_path / "c.hdf5").notes
+
+
 def test_a_field_called_episode_stays(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["data/x/episode"] = np.array([7, 8])

@@ -291,7 +291,20 @@ def bytes_in_fixed_strings_are_skipped() -> Case:
     return Case(read, skipped)
 
 
+def groups_of_one_layout() -> Case:
+    with h5py.File("a.h5", "w") as file:
+        for demo, count in (("demo_0", 2), ("demo_1", 3)):
+            file[f"data/{demo}/y"] = np.arange(count)
+        file["mask/train"] = np.array([b"demo_0"])
+
+    def in_groups() -> None:
+        assert [row["y"] for row in rows("a.h5", group="data/*")] == [0, 1, 0, 1, 2]
+
+    return Case(refused, in_groups)
+
+
 CASES: Cases = {
+    "f'open(..., group={pattern!r}), which reads these groups as one table'": groups_of_one_layout,
     '\'open(..., types={FIELD: "binary"}) reads bytes; damage="skip" leaves such records out\'': (
         bytes_in_fixed_strings_are_read,
         bytes_in_fixed_strings_are_skipped,

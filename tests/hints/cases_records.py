@@ -169,6 +169,19 @@ def broken_picture_of_a_loader() -> Case:
     return Case(greys, advised)
 
 
+def null_picture_of_a_loader() -> Case:
+    ps.write({"image": pa.array([png(1), None, png(3)])}, "a.parquet")
+
+    def greys(ds: ps.Dataset) -> list[int]:
+        (batch,) = ps.Loader(ds, 3, decode={"image": ps.Image()})
+        return [int(pixels[0, 0, 0]) for pixels in batch["image"]]
+
+    def advised() -> None:
+        assert greys(ps.open("a.parquet").filter("`image` is not null")) == [1, 3]
+
+    return Case(lambda: greys(ps.open("a.parquet")), advised)
+
+
 def odd_member() -> Case:
     with tarfile.open("a.tar", "w") as file:
         for name, data in (("0.cls", b"7"), ("1.cls", b"seven")):
@@ -372,11 +385,10 @@ CASES: Cases = {
     "raise_limit('record_bytes', error.found)": large_frame,
     "\"open(..., limits={'nesting': ...}), or raw=True\"": deep_values,
     "f'limits=penstock.Limits({name}={fault.found})'": many_pixels,
-    "hints.get(fault.kind) if jpeg and 'frame header' not in fault.message else None": (
-        half_of_a_picture
-    ),
+    "hints.get(fault.kind) if can_help else None": (half_of_a_picture),
     "'open(..., damage=\"skip\"), to skip damaged records'": broken_picture_of_a_loader,
     "'open(..., damage=\"skip\") leaves such records out, open(..., decode=False) gives fields as bytes'": odd_member,
+    "f'ds.filter(\"`{error.field}` is not null\"), to leave out records without an image'": null_picture_of_a_loader,
     "'open(..., damage=\"skip\") leaves such records out'": text_that_is_none,
     "'open(..., checksums=\"headers\"), if its writer left this checksum out'": checksums_left_out,
     "'open(..., checksums=\"none\")'": checksums_of_another_writer,

@@ -208,3 +208,15 @@ def usually(data: bytes, allow_damaged: bool) -> np.ndarray | str:
     except _core.KernelError as error:
         return error.args[0].message
     return np.asarray(pixels)
+
+
+def test_a_hint_does_not_advise_what_was_given() -> None:
+    (data,) = ps.encode_images([np.zeros((64, 64, 3), np.uint8)], "jpeg").to_pylist()
+    cut = bytes(data)[: bytes(data).find(b"\xff\xda")]
+    with pytest.raises(ps.FormatError) as caught:
+        ps.decode_images([cut])
+    assert "allow_damaged=True" in str(caught.value.hint)
+    for image in (None, ps.Image(8)):
+        with pytest.raises(ps.FormatError) as caught:
+            ps.decode_images([cut], image, allow_damaged=True)
+        assert caught.value.hint is None

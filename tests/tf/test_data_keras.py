@@ -57,8 +57,31 @@ inputs = keras.Input((3,), name="x")
 named = keras.Model({"x": inputs}, keras.layers.Dense(1)(inputs))
 named.compile("sgd", "mse")
 named.fit(pairs.map(lambda a, b: ({"x": a}, b)).batch(16), verbose=0)
+
+# Weights of classes give the same model as Keras's own weights of arrays, for numbers, columns and one-hot rows.
+kinds = (np.arange(64) * 7 // 3) % 3
+weights = {0: 0.5, 2: 3.0}
+for classes, loss in (
+    (kinds, "sparse_categorical_crossentropy"),
+    (kinds[:, None].astype("float32"), "sparse_categorical_crossentropy"),
+    (np.eye(3, dtype="float32")[kinds], "categorical_crossentropy"),
+):
+    fitted = []
+    for given in (True, False):
+        keras.utils.set_random_seed(1)
+        made = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(3, "softmax")])
+        made.compile(keras.optimizers.SGD(0.5), loss)
+        if given:
+            batches = tf.data.Dataset.from_tensor_slices((x, classes)).batch(16)
+            made.fit(batches, epochs=3, class_weight=weights, validation_data=batches, verbose=0)
+        else:
+            made.fit(x, classes, batch_size=16, shuffle=False, epochs=3, class_weight=weights, verbose=0)
+        fitted.append(made.get_weights())
+    for a, b in zip(*fitted):
+        assert np.allclose(a, b, atol=1e-6)
 try:
-    one.fit(data, class_weight={0: 2.0}, verbose=0)
+    three = pairs.map(lambda a, b: (a, b, np.float32(1))).batch(16)
+    one.fit(three, class_weight={0: 2.0}, verbose=0)
 except ValueError as error:
     assert "third component" in str(error)
 else:

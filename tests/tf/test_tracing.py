@@ -139,6 +139,22 @@ def test_specs_of_empty_datasets_are_tensorflows(name: str) -> None:
     assert str(ours) == str(theirs)
 
 
+def test_specs_of_parts_of_windows_are_tensorflows() -> None:
+    def specs(t: Any) -> list[str]:
+        slices = t.data.Dataset.from_tensor_slices
+        columns, flat = np.zeros((40, 1), np.float32), np.zeros(40, np.int64)
+        found = []
+        for values in (columns, flat, np.zeros((40, 3, 5), np.uint8)):
+            windows = slices(values).window(7, shift=1, drop_remainder=True)
+            batches = windows.flat_map(lambda w: w.batch(7))
+            found.append(batches.map(lambda w: (w[:-1], w[-1], w[6], w[2:4])).batch(4).element_spec)
+            if values.ndim > 1:
+                found.append(batches.map(lambda w: (w[3, 0], w[:, 0], w[..., 0])).element_spec)
+        return [str(spec).replace("tf.", "") for spec in found]
+
+    assert specs(tf) == specs(tensorflow)
+
+
 def test_a_function_that_needs_values_is_called_with_the_first_two() -> None:
     dataset = tf.data.Dataset.range(2, 4).map(lambda n: np.zeros([int(n), 3][: 1 + int(n > 9)]))
     assert dataset.element_spec.shape.as_list() == [None]

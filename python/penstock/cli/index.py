@@ -6,7 +6,14 @@ import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+from penstock.cli.options import (
+    json_option,
+    misuse,
+    of_format,
+    one_or_many,
+    reading,
+    source_argument,
+)
 
 
 @click.command(
@@ -41,7 +48,7 @@ Examples:
     help="Compare that text index with the file, and fail if they do not match.",
 )
 @click.option("--force", is_flag=True, help="Also rebuild valid indexes.")
-@reading("threads")
+@reading("read", "threads")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -50,6 +57,7 @@ def command(
     text: bool,
     from_text: bool,
     force: bool,
+    read: tuple[str, ...],
     threads: int | None,
     as_json: bool,
 ) -> None:
@@ -60,7 +68,7 @@ def command(
     """
     import penstock as ps
 
-    with output.progress("index") as progress, misuse():
+    with output.progress("index") as progress, misuse(has_read=bool(read)):
         paths = ps.index(
             one_or_many(source),
             checksums=checksums,
@@ -70,6 +78,7 @@ def command(
             force=force,
             threads=threads,
             progress=progress,
+            **of_format(read, "--read", ps.index),
         )
     if as_json:
         output.emit({"paths": paths})

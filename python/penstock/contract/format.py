@@ -205,6 +205,11 @@ class Reader(ABC):
     # -- defaults that some readers improve ------------------------------------------------------
 
     @property
+    def lost_in_a_rewrite(self) -> str:
+        """What a new file of this format with the same records lacks, as a sentence without a full stop; "" for most."""
+        return ""
+
+    @property
     def compression(self) -> str | None:
         """The names of the codecs in the file, as one str such as "zlib" or "zstd, snappy"; None if it records none."""
         return None

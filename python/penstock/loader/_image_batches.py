@@ -14,7 +14,7 @@ from penstock.columns.numbers import as_arrow
 from penstock.columns.types import IN_PARTS, is_fixed_tensor, storage_of
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import Limits
-from penstock.payloads.images import bytes_of, fault_error
+from penstock.payloads.images import bytes_of, embedded, fault_error, only_paths
 
 Damage = Literal["error", "skip", "salvage"]
 
@@ -91,14 +91,18 @@ class ImageBatch:
                 threads=threads,
             )
         except _core.KernelError as error:
-            raise fault_error(error.args[0]) from None
-        faults = [ImageFault(place, fault_error(fault, place), had) for place, fault, had in found]
+            raise fault_error(error.args[0], allow_damaged=damage == "salvage") from None
+        allowed = damage == "salvage"
+        faults = [
+            ImageFault(place, fault_error(fault, place, allow_damaged=allowed), had)
+            for place, fault, had in found
+        ]
         return (out if is_uniform else _split(out, shapes)), faults
 
 
 def sizes_of(images: Any, limits: Limits) -> pa.StructArray:
     """Width and height (uint32) of each image, read from its header; null if the header is not valid."""
-    array, pixels = array_of(images)
+    array, pixels = array_of(embedded(images) if only_paths(images) else images)
     if pixels is None:
         return pa.array(_core.image_view_sizes(array, limits.image_pixels))
     height, width = (np.full(len(array), side, np.uint32) for side in pixels[:2])

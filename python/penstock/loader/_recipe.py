@@ -230,7 +230,9 @@ class Recipe:
         if not failed:
             return rows
         for row, error in sorted(failed.items()):
-            self._skip(error, int(numbers[rows.places[row]]))
+            self._skip(
+                error, int(numbers[rows.places[row]]), _is_null(rows.batch, error.field, row)
+            )
         good = np.ones(len(rows.places), bool)
         good[list(failed)] = False
         if self.source.damage_mode == "stop":
@@ -266,11 +268,13 @@ class Recipe:
                     rows.decoded[path], faults[path] = found
         return faults
 
-    def _skip(self, error: PenstockError, number: int) -> None:
+    def _skip(self, error: PenstockError, number: int, is_null: bool) -> None:
         """Report an image that cannot be decoded, in the same way as other damage."""
         error.file, error.record = self.source.locate(number)
         if self.source.damage_mode == "error":
             error.hint = 'open(..., damage="skip"), to skip damaged records'
+            if is_null:
+                error.hint = f'ds.filter("`{error.field}` is not null"), to leave out records without an image'
             raise error
         message = f"record {error.record}, field {error.field}: {error.message}"
         self.source.add_skipped(number, SkippedRegion(*self.source.place(number), 1, message))
@@ -284,6 +288,10 @@ class Recipe:
             if error.record is not None:
                 error.file, error.record = self.source.locate(int(numbers[error.record]))
             raise
+
+
+def _is_null(batch: pa.RecordBatch, name: str | None, row: int) -> bool:
+    return name in batch.schema.names and not batch.column(name)[row].is_valid
 
 
 def _by_function(function: Any, column: pa.Array, name: str) -> Any:

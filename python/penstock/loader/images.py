@@ -10,7 +10,7 @@ key, not on threads, batches or the order of the records.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from penstock import _core
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
+from penstock.payloads.images import embedded, only_paths
 
 SAME = ("image", "nearest", "xyxy", "xywh", "xy")
 """The kinds of columns that `Image(same=...)` crops, resizes and flips with the image."""
@@ -209,11 +210,16 @@ def decode_into(
         >>> batch.shape, faults
         ((2, 2, 2, 3), [])
     """
+    elsewhere = only_paths(images) if isinstance(images, (pa.Array, pa.ChunkedArray)) else {}
+    if elsewhere and damage != "error":
+        # They become nulls, whose faults are replaced below.
+        images = embedded(images)
     array, shape = array_of(images)
     bounds = limits_from(limits)
     shapes = _shapes(array, spec, shape, bounds)
     batch = ImageBatch(array, recipe_of(spec), keys, shapes, spec.array_dtype, shape, main=main)
-    return batch.make(out, threads=threads, limits=bounds, damage=damage, pool=pool)
+    made, faults = batch.make(out, threads=threads, limits=bounds, damage=damage, pool=pool)
+    return made, [replace(fault, error=elsewhere.get(fault.place, fault.error)) for fault in faults]
 
 
 def _shapes(

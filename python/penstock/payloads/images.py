@@ -130,7 +130,7 @@ def decode_images(
             threads=_threads(threads),
         )
 
-    pixels, sizes = _told(decoded)
+    pixels, sizes = _told(decoded, allow_damaged)
     return _as_images(np.asarray(pixels), pa.array(sizes), mode)
 
 
@@ -313,15 +313,30 @@ def _as_array(images: Any) -> Any:
 
 def _embedded(structs: Any) -> Any:
     """Return the bytes of structs of `bytes` and `path`. No file that a record names is opened."""
-    place = structs.type.get_field_index("path")
-    found: Any = structs.flatten()[structs.type.get_field_index("bytes")]
-    paths: Any = None if place < 0 else structs.flatten()[place]
-    if paths is not None and found.null_count > paths.null_count:
-        elsewhere = [n for n, path in enumerate(paths) if path.is_valid and not found[n].is_valid]
-        path = str(paths[elsewhere[0]])
-        message = f"the record has only the path of this image, {path!r}, which is not opened"
-        raise SchemaError(message, record=elsewhere[0])
-    return found
+    for error in only_paths(structs).values():
+        raise error
+    return embedded(structs)
+
+
+def embedded(structs: Any) -> Any:
+    """Return the bytes of structs of `bytes` and `path`, null where there is only a path."""
+    array = _as_array(structs)
+    return array.flatten()[array.type.get_field_index("bytes")]
+
+
+def only_paths(array: Any) -> dict[int, SchemaError]:
+    """Return an error for each struct of `bytes` and `path` that has a path and no bytes, by its row."""
+    array = _as_array(array)
+    if not pa.types.is_struct(array.type) or array.type.get_field_index("bytes") < 0:
+        return {}
+    place = array.type.get_field_index("path")
+    found: Any = array.flatten()[array.type.get_field_index("bytes")]
+    paths: Any = None if place < 0 else array.flatten()[place]
+    if paths is None or not found.null_count:
+        return {}
+    rows = np.flatnonzero(pc.and_(found.is_null(), paths.is_valid())).tolist()
+    message = "the record has only the path of this image, {!r}, which is not opened"
+    return {row: SchemaError(message.format(str(paths[row])), record=row) for row in rows}
 
 
 def _rows(array: Any) -> pa.Array:
@@ -392,23 +407,27 @@ def _threads(threads: int | None) -> int:
     return threads or os.cpu_count() or 1
 
 
-def _told(kernel: Callable[[], T]) -> T:
+def _told(kernel: Callable[[], T], allow_damaged: bool = False) -> T:
     """Run a kernel. A fault is raised as an error that names the record."""
     try:
         return kernel()
     except _core.KernelError as error:
-        raise fault_error(error.args[0]) from None
+        raise fault_error(error.args[0], allow_damaged=allow_damaged) from None
 
 
-def fault_error(fault: Any, record: int | None = None) -> PenstockError:
-    """The error for a kernel's fault. `record` replaces the record number of the fault."""
+def fault_error(
+    fault: Any, record: int | None = None, *, allow_damaged: bool = False
+) -> PenstockError:
+    """The error for a kernel's fault. `record` replaces the record number of the fault. The hint does not advise
+    `allow_damaged` if it is given."""
     hints = {
         "image": "allow_damaged=True, to decode the intact part of a damaged JPEG",
         "truncated": "allow_damaged=True, to decode the intact part of a damaged JPEG",
     }
     is_none = any(words in fault.message for words in ("no JPEG", "not a JPEG"))
     jpeg = "JPEG" in fault.message and not is_none
-    hint = hints.get(fault.kind) if jpeg and "frame header" not in fault.message else None
+    can_help = jpeg and not allow_damaged and "frame header" not in fault.message
+    hint = hints.get(fault.kind) if can_help else None
     if fault.kind == "limit" and fault.found is not None:
         name = "image_pixels" if "image_pixels" in fault.message else "batch_bytes"
         hint = f"limits=penstock.Limits({name}={fault.found})"

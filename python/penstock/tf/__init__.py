@@ -117,6 +117,10 @@ from penstock.tf.creation import (
 )
 from penstock.tf.debugging import (
     Assert,
+    assert_equal,
+    assert_greater,
+    assert_less,
+    assert_rank,
 )
 from penstock.tf.distribute import tpu
 from penstock.tf.dtypes import (
@@ -156,6 +160,7 @@ from penstock.tf.functions import (
     stop_gradient,
     vectorized_map,
 )
+from penstock.tf.hashes import fingerprint
 from penstock.tf.linalg import (
     norm,
     tensordot,
@@ -176,10 +181,15 @@ from penstock.tf.more_math import (
     asin,
     atan,
     atan2,
+    clip_by_norm,
     cosh,
+    reduce_logsumexp,
     sigmoid,
     sinh,
     tan,
+    timestamp,
+    truncatediv,
+    truncatemod,
 )
 from penstock.tf.names_around import autograph, test, type_spec_from_value, version
 from penstock.tf.printing import (
@@ -212,6 +222,7 @@ from penstock.tf.shapes import (
     TypeSpec,
 )
 from penstock.tf.sparse import SparseTensor
+from penstock.tf.strings import as_string
 from penstock.tf.tensor import (
     Tensor,
     constant,
@@ -242,7 +253,12 @@ __all__ = [
     "argmin",
     "argsort",
     "as_dtype",
+    "as_string",
     "asin",
+    "assert_equal",
+    "assert_greater",
+    "assert_less",
+    "assert_rank",
     "atan",
     "atan2",
     "audio",
@@ -253,6 +269,7 @@ __all__ = [
     "broadcast_to",
     "case",
     "cast",
+    "clip_by_norm",
     "clip_by_value",
     "compat",
     "complex64",
@@ -284,6 +301,7 @@ __all__ = [
     "expand_dims",
     "eye",
     "fill",
+    "fingerprint",
     "float16",
     "float32",
     "float64",
@@ -347,6 +365,7 @@ __all__ = [
     "rank",
     "reduce_all",
     "reduce_any",
+    "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
     "reduce_min",
@@ -392,10 +411,13 @@ __all__ = [
     "tensordot",
     "test",
     "tile",
+    "timestamp",
     "tpu",
     "train",
     "transpose",
     "truediv",
+    "truncatediv",
+    "truncatemod",
     "type_spec_from_value",
     "uint8",
     "uint16",

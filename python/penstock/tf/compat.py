@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import logging as python_logging
 import sys
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 import penstock.tf.arithmetic as math
+import penstock.tf.arrays as arrays  # noqa: PLR0402
 
 # The other form would import the package, which imports this module.
 import penstock.tf.dtypes as dtypes  # noqa: PLR0402
@@ -19,18 +20,31 @@ import penstock.tf.gfile as gfile  # noqa: PLR0402
 import penstock.tf.image as image  # noqa: PLR0402
 import penstock.tf.image.legacy as legacy  # noqa: PLR0402
 import penstock.tf.io as io  # noqa: PLR0402
+import penstock.tf.linalg as linalg  # noqa: PLR0402
+import penstock.tf.more_math as more_math  # noqa: PLR0402
+import penstock.tf.nn as nn  # noqa: PLR0402
 import penstock.tf.parsing as parsing  # noqa: PLR0402
 import penstock.tf.probing as probing  # noqa: PLR0402
 import penstock.tf.python_io as python_io  # noqa: PLR0402
 import penstock.tf.random as random  # noqa: PLR0402
+import penstock.tf.shapes as shapes  # noqa: PLR0402
+import penstock.tf.signal as signal  # noqa: PLR0402
 import penstock.tf.sparse as sparse  # noqa: PLR0402
 import penstock.tf.strings as strings  # noqa: PLR0402
 from penstock.tf.arithmetic import cast
 from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
+from penstock.tf.data.windows import DatasetSpec
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.errors import OpError
-from penstock.tf.missing import absent_from, missing
-from penstock.tf.selecting import compat_where
+from penstock.tf.missing import Space, absent_from, missing
+from penstock.tf.selecting import (
+    compat_where,
+    linspace,
+    roll,
+    scatter_nd,
+    tensor_scatter_nd_add,
+    tensor_scatter_nd_update,
+)
 from penstock.tf.tensor import Tensor, convert_to_tensor
 from penstock.tf.text_values import text_of
 
@@ -120,10 +134,14 @@ class _Space(ModuleType):
         if name.startswith("_"):
             raise AttributeError(name)
         for module in self._modules:
+            place = importlib.import_module(module)
             try:
-                return getattr(importlib.import_module(module), name)
+                found = getattr(place, name)
             except (AttributeError, OpError):
                 continue
+            # Modules of this package that are not TensorFlow's are not names of TensorFlow.
+            if not isinstance(found, ModuleType) or name in getattr(place, "__all__", (name,)):
+                return found
         raise missing(f"{self._symbol}.{name}")
 
 
@@ -141,7 +159,8 @@ def _kept(function: Any) -> Any:
 
 
 _logger = python_logging.getLogger("tensorflow")
-_logging = SimpleNamespace(
+_logging = Space(
+    "tf.compat.v1.logging",
     DEBUG=python_logging.DEBUG,
     ERROR=python_logging.ERROR,
     FATAL=python_logging.FATAL,
@@ -174,6 +193,7 @@ _gfile = _Space(
     Walk=gfile.walk,
 )
 v2 = _Space("tf.compat.v2", "penstock.tf")
+_nn = _Space("tf.compat.v1.nn", "penstock.tf.nn", avg_pool=nn.avg_pool2d)
 v1 = _Space(
     "tf.compat.v1",
     "penstock.tf",
@@ -188,13 +208,70 @@ v1 = _Space(
     data=_Space(
         "tf.compat.v1.data",
         "penstock.tf.data",
+        experimental=_Space(
+            "tf.compat.v1.data.experimental",
+            "penstock.tf.data.experimental",
+            DatasetStructure=DatasetSpec,
+            Structure=shapes.TypeSpec,
+        ),
         get_output_classes=_classes,
         get_output_shapes=_shapes,
         get_output_types=_types,
         make_initializable_iterator=_iterator,
         make_one_shot_iterator=_iterator,
     ),
+    debugging=_Space(
+        "tf.compat.v1.debugging",
+        "penstock.tf.debugging",
+        is_finite=math.is_finite,
+        is_inf=math.is_inf,
+        is_nan=math.is_nan,
+    ),
     decode_raw=decode_raw,
+    div_no_nan=more_math.divide_no_nan,
+    dtypes=_Space("tf.compat.v1.dtypes", "penstock.tf.dtypes", as_string=strings.as_string),
+    fft=signal.fft,
+    ifft=signal.ifft,
+    lin_space=linspace,
+    linalg=_Space("tf.compat.v1.linalg", "penstock.tf.linalg", transpose=linalg.matrix_transpose),
+    manip=_Space(
+        "tf.compat.v1.manip",
+        gather_nd=arrays.gather_nd,
+        reshape=arrays.reshape,
+        reverse=arrays.reverse,
+        roll=roll,
+        scatter_nd=scatter_nd,
+        tile=arrays.tile,
+    ),
+    matrix_band_part=linalg.band_part,
+    matrix_determinant=linalg.det,
+    matrix_diag=linalg.diag,
+    matrix_diag_part=linalg.diag_part,
+    matrix_inverse=linalg.inv,
+    matrix_set_diag=linalg.set_diag,
+    matrix_solve=linalg.solve,
+    matrix_transpose=linalg.matrix_transpose,
+    nn=_nn,
+    OpError=OpError,
+    random=_Space("tf.compat.v1.random", "penstock.tf.random", set_random_seed=random.set_seed),
+    random_crop=image.random_crop,
+    reverse_v2=arrays.reverse,
+    sparse_reorder=sparse.reorder,
+    spectral=_Space(
+        "tf.compat.v1.spectral",
+        fft=signal.fft,
+        ifft=signal.ifft,
+        irfft=signal.irfft,
+        rfft=signal.rfft,
+    ),
+    string_to_hash_bucket=strings.to_hash_bucket,
+    string_to_hash_bucket_strong=strings.to_hash_bucket_strong,
+    svd=linalg.svd,
+    tensor_scatter_add=tensor_scatter_nd_add,
+    tensor_scatter_update=tensor_scatter_nd_update,
+    trace=linalg.trace,
+    truncated_normal=random.truncated_normal,
+    where_v2=math.where,
     as_string=strings.as_string,
     enable_eager_execution=_nothing,
     enable_v2_behavior=_nothing,
@@ -210,11 +287,13 @@ v1 = _Space(
         resize_image_with_crop_or_pad=image.resize_with_crop_or_pad,
         resize_images=legacy.resize,
         resize_nearest_neighbor=legacy.resize_nearest_neighbor,
+        transpose_image=image.transpose,
     ),
     io=_Space(
         "tf.compat.v1.io",
         "penstock.tf.io",
         gfile=_gfile,
+        TFRecordCompressionType=python_io.TFRecordCompressionType,
         tf_record_iterator=python_io.tf_record_iterator,
     ),
     logging=_logging,

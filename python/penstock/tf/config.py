@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from penstock.tf.missing import absent_from
+from penstock.tf.missing import Space, absent_from
 
 __all__ = [
     "PhysicalDevice",
@@ -54,13 +53,16 @@ def _accept(*_: Any) -> None:
     """Has no effect."""
 
 
-experimental = SimpleNamespace(
+experimental = Space(
+    "tf.config.experimental",
     list_physical_devices=list_physical_devices,
     set_memory_growth=_accept,
     set_visible_devices=set_visible_devices,
 )
-threading = SimpleNamespace(
-    set_inter_op_parallelism_threads=_accept, set_intra_op_parallelism_threads=_accept
+threading = Space(
+    "tf.config.threading",
+    set_inter_op_parallelism_threads=_accept,
+    set_intra_op_parallelism_threads=_accept,
 )
 
 __getattr__ = absent_from("tf.config")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from penstock.tf.errors import NotFoundError
-from penstock.tf.missing import absent_from
+from penstock.tf.missing import Space, absent_from
 
 __all__ = [
     "InputContext",
@@ -137,16 +136,17 @@ def _no_tpu(*_: Any, **__: Any) -> Any:
     raise NotFoundError(None, None, "No TPU devices found")
 
 
-cluster_resolver = SimpleNamespace(TPUClusterResolver=TPUClusterResolver)
-experimental = SimpleNamespace(
+cluster_resolver = Space("tf.distribute.cluster_resolver", TPUClusterResolver=TPUClusterResolver)
+experimental = Space(
+    "tf.distribute.experimental",
     CentralStorageStrategy=Strategy,
     MultiWorkerMirroredStrategy=MirroredStrategy,
     TPUStrategy=_no_tpu,
 )
-ReduceOp = SimpleNamespace(SUM="SUM", MEAN="MEAN")
+ReduceOp = Space("tf.distribute.ReduceOp", SUM="SUM", MEAN="MEAN")
 TPUStrategy = _no_tpu
 MultiWorkerMirroredStrategy = MirroredStrategy
-tpu = SimpleNamespace(experimental=SimpleNamespace(initialize_tpu_system=_no_tpu))
+tpu = Space("tf.tpu", experimental=Space("tf.tpu.experimental", initialize_tpu_system=_no_tpu))
 """`tf.tpu`."""
 
 __getattr__ = absent_from("tf.distribute")

@@ -6,6 +6,7 @@ wherever it accepts a dtype.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -291,6 +292,9 @@ def of_array(dtype: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name in {"cast", "saturate_cast"}:
+        # It imports this module.
+        return getattr(importlib.import_module("penstock.tf.arithmetic"), name)
     return _bfloat16() if name == "bfloat16" else _absent(name)
 
 

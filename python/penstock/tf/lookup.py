@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,9 @@ import numpy as np
 from penstock.tf.arrays import tensor
 from penstock.tf.dtypes import as_dtype, int64, string
 from penstock.tf.errors import FailedPreconditionError, InvalidArgumentError
-from penstock.tf.fingerprint import fingerprint64
 from penstock.tf.gfile import GFile
-from penstock.tf.missing import absent_from
+from penstock.tf.hashes import fingerprint64
+from penstock.tf.missing import Space, absent_from
 from penstock.tf.number_texts import number_of
 from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.sparse import SparseTensor
@@ -310,6 +309,8 @@ class DenseHashTable(MutableHashTable):
         super().__init__(key_dtype, value_dtype, default_value)
 
 
-experimental = SimpleNamespace(DenseHashTable=DenseHashTable, MutableHashTable=MutableHashTable)
+experimental = Space(
+    "tf.lookup.experimental", DenseHashTable=DenseHashTable, MutableHashTable=MutableHashTable
+)
 
 __getattr__ = absent_from("tf.lookup")

@@ -98,6 +98,7 @@ from penstock.tf.more_math import (
     unsorted_segment_sum,
     zero_fraction,
 )
+from penstock.tf.nn import log_softmax, softmax
 
 __all__ = [
     "abs",
@@ -141,6 +142,7 @@ __all__ = [
     "less_equal",
     "log",
     "log1p",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
@@ -178,6 +180,7 @@ __all__ = [
     "sign",
     "sin",
     "sinh",
+    "softmax",
     "softplus",
     "sqrt",
     "square",

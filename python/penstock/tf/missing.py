@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ NEAREST: dict[str, str] = {
     "tf.io.encode_proto": "SerializeToString of a message, in a function given to Dataset.map",
     "tf.io.match_filenames_once": "tf.io.matching_files",
     "tf.keras": "import keras, and write keras instead of tf.keras: the fit of keras takes datasets of penstock.tf; "
-    "in place of keras.utils.image_dataset_from_directory, which needs TensorFlow, ps.open(folder)",
+    "in place of keras.utils.image_dataset_from_directory, which needs TensorFlow, ps.open(folder), "
+    "and in place of keras.utils.timeseries_dataset_from_array "
+    "Dataset.window(n, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(n))",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
     "tf.lookup": "a dict, in a function given to Dataset.map",
     "tf.Session": "no session: values are computed immediately",
@@ -101,6 +104,20 @@ def absent_from(space: str) -> Callable[[str], Any]:
         raise missing(f"{space}.{name}")
 
     return refuse
+
+
+class Space(SimpleNamespace):
+    """A namespace of TensorFlow, such as `tf.random.experimental`, which raises MissingSymbolError for every unknown
+    name."""
+
+    def __init__(self, symbol: str, /, **names: Any) -> None:
+        super().__init__(**names)
+        self._symbol = symbol
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # such as _symbol, before it is set
+            raise AttributeError(name)
+        raise missing(f"{self._symbol}.{name}")
 
 
 class KnownNames(type):

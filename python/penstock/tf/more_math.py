@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math as python_math
+import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from penstock.tf.arithmetic import elementwise, elementwise_of_two, two
 from penstock.tf.arrays import tensor
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.refusals import no_zero
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
 rint = elementwise(np.rint, "The values rounded, halves to even.")
@@ -29,6 +31,43 @@ conj = elementwise(np.conj, "The complex conjugates.")
 angle = elementwise(np.angle, "The angles of complex numbers.")
 atan2 = elementwise_of_two(np.arctan2, "The angle of the point (x, y); y is the first argument.")
 logical_xor = elementwise_of_two(np.logical_xor, "Whether exactly one of two values is true.")
+
+
+truncatemod = elementwise_of_two(
+    no_zero(np.fmod), "The remainder of truncatediv, value by value.", "bcO"
+)
+
+
+def _truncated(x: Any, y: Any) -> Any:
+    if np.result_type(x, y).kind == "f":
+        return np.trunc(np.divide(x, y))
+    down = np.floor_divide(x, y)
+    return down + ((down < 0) & (down * y != x)).astype(down.dtype)
+
+
+truncatediv = elementwise_of_two(
+    no_zero(_truncated), "The quotient rounded towards 0, value by value.", "bcO"
+)
+
+
+def timestamp(name: str | None = None) -> Tensor:
+    """Seconds since 1970, as float64."""
+    return tensor(np.float64(time.time()))
+
+
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    """Values scaled so that their Euclidean norm, over all or some axes, is at most a limit.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.clip_by_norm([3.0, 4.0], 1.0).numpy().round(2).tolist()
+        [0.6000000238418579, 0.800000011920929]
+    """
+    given = _lasting(t)
+    limit = np.asarray(clip_norm, given.dtype)
+    over = None if axes is None else tuple(np.atleast_1d(axes).tolist())
+    norms = np.sqrt(np.sum(given * given, axis=over, keepdims=True))
+    return tensor(given * limit / np.maximum(norms, limit))
 
 
 def _lasting(value: Any) -> np.ndarray[Any, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 from penstock.tf.data.op import as_leaf, spec_of
+from penstock.tf.missing import Space
 from penstock.tf.shapes import TypeSpec
 
 
@@ -24,14 +24,17 @@ def _never(*_: Any, **__: Any) -> bool:
     return False
 
 
-autograph = SimpleNamespace(
-    experimental=SimpleNamespace(do_not_convert=_itself, set_loop_options=_nothing),
+autograph = Space(
+    "tf.autograph",
+    experimental=Space(
+        "tf.autograph.experimental", do_not_convert=_itself, set_loop_options=_nothing
+    ),
     set_verbosity=_nothing,
     to_graph=_itself,
 )
-version = SimpleNamespace(VERSION="2.21.0", GIT_VERSION="penstock.tf")
-test = SimpleNamespace(
-    gpu_device_name=lambda: "", is_built_with_cuda=_never, is_gpu_available=_never
+version = Space("tf.version", VERSION="2.21.0", GIT_VERSION="penstock.tf")
+test = Space(
+    "tf.test", gpu_device_name=lambda: "", is_built_with_cuda=_never, is_gpu_available=_never
 )
 
 

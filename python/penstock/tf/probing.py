@@ -129,3 +129,21 @@ def give_shape(placeholder: np.ndarray[Any, Any], shape: Any) -> None:
     raw: Any = made.ravel().tolist() if made.dtype == object else made.tobytes()
     state: Any = (1, wanted, made.dtype, False, raw)
     placeholder.__setstate__(state)
+
+
+def part(placeholder: np.ndarray[Any, Any], key: Any) -> np.ndarray[Any, Any]:
+    """A part of a placeholder. Indices beyond its end are allowed, because real tensors may be larger."""
+    sizes = placeholder.shape
+    # One dimension is enlarged if that is enough, because the others may have known sizes.
+    for axis in range(len(sizes)):
+        try:
+            return _part(
+                placeholder, [max(n, 64) if axis == i else n for i, n in enumerate(sizes)], key
+            )
+        except IndexError:
+            continue
+    return _part(placeholder, [max(n, 64) for n in sizes], key)
+
+
+def _part(placeholder: np.ndarray[Any, Any], shape: list[int], key: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(np.resize(placeholder, shape)[key])

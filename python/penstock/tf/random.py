@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import penstock.tf.distributions as distributions  # noqa: PLR0402 -- the packag
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.generators import Generator, get_global_generator, set_global_generator
-from penstock.tf.missing import absent_from
+from penstock.tf.missing import Space, absent_from
 from penstock.tf.seeds import (
     BLOCK,
     LOW,
@@ -298,8 +297,31 @@ def split(seed: Any, num: int = 2, alg: str = "auto_select") -> Tensor:
     return stateless_uniform([int(num), 2], given, None, None, given.dtype)
 
 
-experimental = SimpleNamespace(
+def fold_in(seed: Any, data: Any, alg: str = "auto_select") -> Tensor:
+    """A seed derived from a seed and a number.
+
+    Args:
+        seed: two numbers.
+        data: a number.
+        alg: ignored.
+
+    Returns:
+        Tensor[2] of the number's dtype.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.random.fold_in([1, 2], 3).shape
+        TensorShape([2])
+    """
+    number = convert_to_tensor(data)
+    first = stateless_uniform([], seed, None, None, number.dtype)
+    return np.stack([np.asarray(first), np.asarray(number)]).view(Tensor)
+
+
+experimental = Space(
+    "tf.random.experimental",
     Generator=Generator,
+    stateless_fold_in=fold_in,
     stateless_split=split,
     get_global_generator=get_global_generator,
     set_global_generator=set_global_generator,

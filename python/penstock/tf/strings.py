@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.tf import probing
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.fingerprint import fingerprint64, siphash
+from penstock.tf.hashes import fingerprint64, siphash
 from penstock.tf.missing import absent_from
 from penstock.tf.number_texts import as_string, to_number
 from penstock.tf.string_parts import (

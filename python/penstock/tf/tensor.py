@@ -78,7 +78,7 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         except IndexError as error:
             if not probing.is_on():
                 raise InvalidArgumentError(None, None, str(error)) from None
-            found = _placeholder_of(self, key)
+            found = probing.part(self.view(np.ndarray), key).view(Tensor)
         return found if isinstance(found, Tensor) else _scalar(found, self.dtype)
 
     def __iter__(self) -> Iterator[Any]:
@@ -306,13 +306,6 @@ for _operator in ("lshift", "rshift"):
 
 def _name(tensor: Tensor) -> str:
     return as_dtype(tensor.dtype).name
-
-
-def _placeholder_of(tensor: Tensor, key: Any) -> Any:
-    """A part of a placeholder. Indices beyond its end are allowed, because real tensors may be larger."""
-    larger = np.resize(tensor.view(np.ndarray), [max(n, 64) for n in np.shape(tensor)])
-    found = np.asarray(larger[key]).view(Tensor)
-    return found[0:] if found.ndim else found
 
 
 def _scalar(value: Any, dtype: np.dtype[Any]) -> Tensor:

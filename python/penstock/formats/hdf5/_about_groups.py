@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.formats.hdf5._file import h5py_or_error
+from penstock.formats.numpy.arrays import one_length
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.limits import Limits
 
@@ -77,6 +78,47 @@ def _names(handle: Any) -> list[str]:
     found: list[bytes] = []
     h5py.h5a.iterate(handle, found.append, order=h5py.h5.ITER_NATIVE)
     return sorted(name.decode("utf-8", "replace") for name in found)
+
+
+def group_pattern(names: Sequence[str]) -> str | None:
+    """The pattern of groups that all have the same datasets, such as "data/*". None if no group has only such groups.
+
+    Example:
+        >>> from penstock.formats.hdf5._about_groups import group_pattern
+        >>> group_pattern(
+        ...     ["data/demo_0/x", "data/demo_0/y", "data/demo_1/x", "data/demo_1/y", "mask/train"]
+        ... )
+        'data/*'
+    """
+    layouts: dict[str, dict[str, set[str]]] = {}
+    for name in names:
+        parts = name.split("/")
+        for depth in range(len(parts) - 1):
+            parent = "/".join(parts[:depth])
+            inside = layouts.setdefault(parent, {}).setdefault(parts[depth], set())
+            inside.add("/".join(parts[depth + 1 :]))
+    for parent in sorted(layouts, key=lambda parent: (parent.count("/") + bool(parent), parent)):
+        groups = list(layouts[parent].values())
+        if len(groups) > 1 and all(group == groups[0] for group in groups):
+            return f"{parent}/*" if parent else "*"
+    return None
+
+
+def one_table(sizes: dict[str, int], group: Any, chosen: tuple[str, ...] | None) -> int:
+    """The number of records of datasets, given their lengths by name.
+
+    Raises:
+        SchemaError: their lengths differ. If a whole file is read, and its groups have the same datasets, the error
+            names the pattern of these groups.
+    """
+    is_whole = group is None and chosen is None and len(set(sizes.values())) > 1
+    pattern = group_pattern(list(sizes)) if is_whole else None
+    if pattern is not None:
+        raise SchemaError(
+            f"the file has groups with the same datasets, {pattern}, so it is not a single table",
+            hint=f"open(..., group={pattern!r}), which reads these groups as one table",
+        )
+    return one_length("datasets", sizes.items(), ", or names of groups")
 
 
 def in_split(

@@ -221,6 +221,13 @@ class GroupsReader(Reader):
         self.schema: pa.Schema = made if asked is None else asked
 
     @property
+    def lost_in_a_rewrite(self) -> str:
+        """The groups, which become one table."""
+        return (
+            f"the {len(self._tables)} groups became one table, and what was beside them is left out"
+        )
+
+    @property
     def num_records(self) -> int:
         return int(self._firsts[-1])
 

@@ -46,6 +46,7 @@ from penstock.contract.format import (
 from penstock.contract.regions import Region
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.formats.hdf5._about_groups import one_table
 from penstock.formats.hdf5._direct import direct
 from penstock.formats.hdf5._file import (
     SCHEMA_ATTRIBUTE,
@@ -59,7 +60,7 @@ from penstock.formats.hdf5._file import (
     translated,
 )
 from penstock.formats.hdf5._groups import Chosen, GroupsReader, Within, open_groups
-from penstock.formats.numpy.arrays import Cut, StoredArray, one_length
+from penstock.formats.numpy.arrays import Cut, StoredArray
 from penstock.formats.numpy.dtypes import column, field_of, stored_type, without_sub_array
 from penstock.limits import Limits
 from penstock.storage.base import Sink, Source
@@ -266,8 +267,8 @@ class Hdf5Reader(Reader):
             if not any(f"{found.name}/".startswith(f"{name}/") for found in [*tables, *single]):
                 message = "the file has no such dataset or group, or it is empty"
                 raise SchemaError(message, field=name)
-        sizes = ((found.name, found.shape[0]) for found in tables)
-        self._num_records = one_length("datasets", sizes, ", or names of groups")
+        sizes = {found.name: found.shape[0] for found in tables}
+        self._num_records = one_table(sizes, group, chosen)
         self._fields = {found.name: self._field(found, options.limits) for found in tables}
         self._step = _step([field for field in self._fields.values() if not field.is_refused])
         metadata = attributes(self._file.id)

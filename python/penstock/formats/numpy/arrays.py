@@ -313,14 +313,19 @@ def one_length(what: str, lengths: Iterable[tuple[str, int]], or_else: str = "")
     for name, length in lengths:
         names.setdefault(length, []).append(name)
     if len(names) > 1:
-        listed = "; ".join(f"{n}: {', '.join(some[:8])}" for n, some in sorted(names.items()))
+        shown = [f"{n}: {_first(some, 3, ', ')}" for n, some in sorted(names.items())]
         most = max(names.values(), key=len)
         raise SchemaError(
             f"the {what} differ in length, so they do not form a table",
-            found=listed[:2000],
+            found=_first(shown, 4, "; ")[:1000],
             hint=f"open(..., {what}={most[:8]!r}){or_else}",
         )
     return next(iter(names), 0)
+
+
+def _first(texts: list[str], most: int, between: str) -> str:
+    left = len(texts) - most
+    return between.join([*texts[:most], *([f"and {left} more"] if left > 0 else [])])
 
 
 def refuse_no_axis() -> UnsupportedError:

@@ -43,22 +43,25 @@ def _both(kind: type, adapter: type) -> type:
 class Adapter:
     """The methods that Keras calls on a dataset."""
 
-    def __init__(self, dataset: Any) -> None:
-        self.op = dataset.op
-        self._spec = lambda: dataset.element_spec
+    def __init__(self, dataset: Any, class_weight: dict[int, float] | None = None) -> None:
+        self.dataset = dataset
+        self.class_weight = class_weight
 
     @property
     def num_batches(self) -> int | None:
         """Steps of an epoch; None if unknown or infinite."""
-        _refuse_class_weight(inspect.currentframe())
-        known = self.op.cardinality()
+        self._take_class_weight(inspect.currentframe())
+        known = self.dataset.op.cardinality()
         return None if known < 0 else known
 
     batch_size = has_partial_batch = partial_batch_size = None
 
     def get_numpy_iterator(self) -> Iterator[Any]:
         """A new epoch, as arrays."""
-        return map(_batch, elements(self.op.open()))
+        batches = map(_batch, elements(self.dataset.op.open()))
+        if self.class_weight is None:
+            return batches
+        return (_weighted(batch, self.class_weight) for batch in batches)
 
     get_jax_iterator = get_numpy_iterator
 
@@ -67,14 +70,14 @@ class Adapter:
         import torch
 
         class Batches(torch.utils.data.IterableDataset[Any]):
-            def __init__(self, op: Any) -> None:
-                self.op = op
+            def __init__(self, adapter: Adapter) -> None:
+                self.adapter = adapter
 
             def __iter__(self) -> Iterator[Any]:
-                for element in elements(self.op.open()):
-                    yield map_structure(_torch, _batch(element), lists=False)
+                for batch in self.adapter.get_numpy_iterator():
+                    yield map_structure(_torch, batch, lists=False)
 
-        return torch.utils.data.DataLoader(Batches(self.op), batch_size=None)
+        return torch.utils.data.DataLoader(Batches(self), batch_size=None)
 
     def get_tf_dataset(self) -> Any:
         """All epochs, as TensorFlow's own dataset."""
@@ -83,10 +86,28 @@ class Adapter:
         def spec(leaf: Any) -> Any:
             return tf.TensorSpec(leaf.shape.dims, leaf.dtype.name)
 
-        return tf.data.Dataset.from_generator(
-            self.get_numpy_iterator,
-            output_signature=map_structure(spec, self._spec(), lists=False),
-        )
+        signature = map_structure(spec, self.dataset.element_spec, lists=False)
+        if self.class_weight is not None:
+            signature = (*signature, tf.TensorSpec([None], "float32"))
+        return tf.data.Dataset.from_generator(self.get_numpy_iterator, output_signature=signature)
+
+    def _take_class_weight(self, frame: FrameType | None) -> None:
+        """Apply the class weights of `fit`, which Keras passes only to its own adapters.
+
+        The caller is Keras's iterator over epochs, while it is made. It gets an adapter that adds the weights.
+        """
+        # Skip the frames of this property and of the dataset's __getattr__, to find the caller.
+        for _ in range(2):
+            frame = None if frame is None else frame.f_back
+        if frame is None or frame.f_code.co_name != "__init__":
+            return
+        if weights := frame.f_locals.get("class_weight"):
+            if not hasattr(frame.f_locals.get("self"), "data_adapter"):
+                raise ValueError(
+                    "This version of Keras does not apply class_weight to a dataset; add weights as a "
+                    "third component: .map(lambda x, y: (x, y, weights[y]))"
+                )
+            frame.f_locals["self"].data_adapter = Adapter(self.dataset, weights)
 
     def on_epoch_begin(self) -> None:
         """Do nothing, because an epoch begins with its iterator."""
@@ -95,20 +116,20 @@ class Adapter:
         """Do nothing."""
 
 
-def _refuse_class_weight(frame: FrameType | None) -> None:
-    """Raise an error, because Keras passes class weights only to its own adapters and would ignore them here."""
-    # Skip the frames of this property and of the dataset's __getattr__, to find the caller.
-    for _ in range(2):
-        frame = None if frame is None else frame.f_back
-    if (
-        frame is not None
-        and frame.f_code.co_name == "__init__"
-        and frame.f_locals.get("class_weight")
-    ):
+def _weighted(batch: Any, class_weight: dict[int, float]) -> tuple[Any, Any, Any]:
+    """A batch (x, y) with the weight of each record's class; 1 for a class without a weight."""
+    if not isinstance(batch, tuple) or len(batch) != 2 or not isinstance(batch[1], np.ndarray):
         raise ValueError(
-            "Keras does not apply class_weight to a dataset; add weights as a third component: "
-            ".map(lambda x, y: (x, y, weights[y]))"
+            "class_weight needs elements (x, y) with one array of classes y; in place of it, add weights "
+            "as a third component: .map(lambda x, y: (x, y, weights))"
         )
+    inputs, labels = batch
+    if labels.ndim > 1:
+        one_hot = labels.shape[-1] > 1
+        labels = labels.argmax(-1) if one_hot else labels.squeeze(-1)
+    classes, numbers = np.unique(np.rint(labels).astype(np.int64), return_inverse=True)
+    weights = np.array([class_weight.get(int(n), 1.0) for n in classes], np.float32)
+    return inputs, batch[1], weights[numbers.reshape(labels.shape)]
 
 
 def _batch(element: Any) -> Any:

@@ -44,7 +44,11 @@ from penstock.tf.image.colours import (
     psnr,
     rgb_to_grayscale,
     rgb_to_hsv,
+    rgb_to_yiq,
+    rgb_to_yuv,
     total_variation,
+    yiq_to_rgb,
+    yuv_to_rgb,
 )
 from penstock.tf.image.cropping import (
     central_crop,
@@ -60,6 +64,7 @@ from penstock.tf.image.distorted_box import (
     sample_distorted_bounding_box,
     stateless_sample_distorted_bounding_box,
 )
+from penstock.tf.image.gradients import image_gradients, sobel_edges
 from penstock.tf.image.resizing import ResizeMethod, crop_and_resize, resize, resize_with_pad
 from penstock.tf.image.similarity import extract_patches, ssim
 from penstock.tf.missing import absent_from
@@ -92,6 +97,7 @@ __all__ = [
     "flip_up_down",
     "grayscale_to_rgb",
     "hsv_to_rgb",
+    "image_gradients",
     "is_jpeg",
     "non_max_suppression",
     "pad_to_bounding_box",
@@ -110,8 +116,11 @@ __all__ = [
     "resize_with_pad",
     "rgb_to_grayscale",
     "rgb_to_hsv",
+    "rgb_to_yiq",
+    "rgb_to_yuv",
     "rot90",
     "sample_distorted_bounding_box",
+    "sobel_edges",
     "ssim",
     "stateless_random_brightness",
     "stateless_random_contrast",
@@ -124,6 +133,8 @@ __all__ = [
     "stateless_sample_distorted_bounding_box",
     "total_variation",
     "transpose",
+    "yiq_to_rgb",
+    "yuv_to_rgb",
 ]
 
 __getattr__ = absent_from("tf.image")

@@ -16,6 +16,22 @@ from penstock.tf.tensor import Tensor, convert_to_tensor
 
 _LEVELS = np.arange(256, dtype=np.float32) * np.float32(1 / 255)
 _GREY = np.array([0.2989, 0.5870, 0.1140], np.float32)
+_TO_YUV = [
+    [0.299, -0.14714119, 0.61497538],
+    [0.587, -0.28886916, -0.51496512],
+    [0.114, 0.43601035, -0.10001026],
+]
+_FROM_YUV = [[1, 1, 1], [0, -0.394642334, 2.03206185], [1.13988303, -0.58062185, 0]]
+_TO_YIQ = [
+    [0.299, 0.59590059, 0.2115],
+    [0.587, -0.27455667, -0.52273617],
+    [0.114, -0.32134392, 0.31119955],
+]
+_FROM_YIQ = [
+    [1, 1, 1],
+    [0.95598634, -0.27201283, -1.10674021],
+    [0.6208248, -0.64720424, 1.70423049],
+]
 
 
 def _floats(image: Any) -> tuple[Tensor, Any]:
@@ -156,6 +172,31 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
         InvalidArgumentError: not three channels.
     """
     return _colours(_real(images), "from_hsv")
+
+
+def rgb_to_yuv(images: Any) -> Tensor:
+    """Brightness and two colour differences (YUV) of RGB images, which are floats."""
+    return _mixed(images, _TO_YUV)
+
+
+def yuv_to_rgb(images: Any) -> Tensor:
+    """RGB images from YUV."""
+    return _mixed(images, _FROM_YUV)
+
+
+def rgb_to_yiq(images: Any) -> Tensor:
+    """Brightness and two colour differences (YIQ) of RGB images, which are floats."""
+    return _mixed(images, _TO_YIQ)
+
+
+def yiq_to_rgb(images: Any) -> Tensor:
+    """RGB images from YIQ."""
+    return _mixed(images, _FROM_YIQ)
+
+
+def _mixed(images: Any, matrix: list[list[float]]) -> Tensor:
+    array = _real(images).view(np.ndarray)
+    return (array @ np.array(matrix, array.dtype)).view(Tensor)
 
 
 def _real(images: Any) -> Tensor:

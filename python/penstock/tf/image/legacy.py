@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,12 @@ from penstock.tf.arithmetic import cast
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.image.resizing import in_proportion
 from penstock.tf.image.resizing import resize as newer
-from penstock.tf.missing import missing
+from penstock.tf.missing import Space, missing
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
-ResizeMethod = SimpleNamespace(BILINEAR=0, NEAREST_NEIGHBOR=1, BICUBIC=2, AREA=3)
+ResizeMethod = Space(
+    "tf.compat.v1.image.ResizeMethod", BILINEAR=0, NEAREST_NEIGHBOR=1, BICUBIC=2, AREA=3
+)
 _NAMES: dict[Any, str] = {0: "bilinear", 1: "nearest", 2: "bicubic", 3: "area"}
 
 

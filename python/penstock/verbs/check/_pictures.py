@@ -93,16 +93,17 @@ def _are_pictures(column: Any) -> bool:
     """Whether a column has pictures: by its type, or if at least half of its first values begin like pictures."""
     if is_image(column.type):
         return True
-    try:
-        values = bytes_of(column.slice(0, _LOOKED_AT)).drop_null()
-    except SchemaError:  # paths of other files
-        return False
-    likely = 0
+    values = column.slice(0, _LOOKED_AT)
+    likely = nulls = 0
     for place in range(len(values)):
         with suppress(PenstockError):
-            image_sizes(values.slice(place, 1))
-            likely += 1
-    return 0 < likely >= len(values) / 2
+            image = bytes_of(values.slice(place, 1))
+            if image.null_count:
+                nulls += 1
+            else:
+                image_sizes(image)
+                likely += 1
+    return 0 < likely >= (len(values) - nulls) / 2
 
 
 def _chunks(reader: Reader) -> Iterator[Chunk[Any]]:
@@ -126,9 +127,8 @@ def _batches(
 
 
 def _faults(column: Any, limits: Limits) -> Iterator[tuple[int, PenstockError]]:
-    images = bytes_of(column)
-    for place in range(len(images)):
+    for place in range(len(column)):
         try:
-            decode_images(images.slice(place, 1), mode="stored", limits=limits, threads=1)
+            decode_images(column.slice(place, 1), mode="stored", limits=limits, threads=1)
         except PenstockError as error:
             yield place, error

@@ -52,6 +52,7 @@ def index(
     progress: Progress | None = None,
     storage: Storage | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    **format_options: Any,
 ) -> list[str]:
     """Build missing and invalid indexes, and store them next to their files.
 
@@ -72,6 +73,7 @@ def index(
         threads: the number of shards to index in parallel; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
         storage_options: as for `open`.
+        format_options: options of the format, as for `open`, such as `group="data/*"` for HDF5.
 
     Returns:
         The paths of the sidecars, one per shard, in the order of the shards. Files that store the positions of their
@@ -98,7 +100,13 @@ def index(
             f"from_text names one text index for {len(paths)} files; pass True to use the one next to each file"
         )
     work = _Work(
-        place, None if folder is None else os.fspath(folder), text, from_text, force, checksums
+        place,
+        None if folder is None else os.fspath(folder),
+        text,
+        from_text,
+        force,
+        checksums,
+        dict(format_options),
     )
     total = sum(bytes_of(path, place) for path in paths)
     made: list[str] = []
@@ -129,6 +137,7 @@ class _Work:
     from_text: Any
     force: bool
     checksums: bool
+    format_options: dict[str, Any]
 
     def build(self, path: str) -> Iterator[_Made]:
         with closing(self.storage.source(path)) as source:
@@ -138,7 +147,7 @@ class _Work:
                 _check_is_the_same(source, with_checksums[1])
             checksums = self.checksums or with_checksums is not None
             try:
-                reader = open_shard(kind, source, Options(raw=True, index="never"))
+                reader = open_shard(kind, source, self._options(raw=True, index="never"))
             except UnsupportedError:
                 reader = None
             if isinstance(kind, FramedFormat) and isinstance(reader, FramedReader):
@@ -147,6 +156,9 @@ class _Work:
                 yield self._of_other(source, kind, reader, checksums=checksums)
             else:
                 yield _Made(None, 0 if reader is None else reader.num_records, source.size)
+
+    def _options(self, **options: Any) -> Options:
+        return Options(**options, format_options=self.format_options)
 
     def _of_framed(
         self, source: Source, kind: FramedFormat, reader: FramedReader, checksums: bool
@@ -171,7 +183,7 @@ class _Work:
         """Store the checksums and the positions of the records of a file that is not framed."""
         if reader is None:
             where = "never" if self.force else self.folder or "auto"
-            reader = open_shard(kind, source, Options(index=where, stores_index=False))
+            reader = open_shard(kind, source, self._options(index=where, stores_index=False))
         places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
         index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
         with suppress(OSError, StaleIndexError):

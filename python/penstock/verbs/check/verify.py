@@ -95,6 +95,7 @@ def verify(
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        SchemaError: a file can be read only with an option, such as `group="data/*"`. The error names it.
 
     Example:
         >>> import penstock as ps
@@ -164,8 +165,8 @@ def _tasks(
                 for pictures in pictures_in(reader, path):
                     yield partial(_decoded, pictures, options.limits)
         except PenstockError as error:
-            if isinstance(error.__cause__, ImportError):
-                raise error.at(file=path) from error.__cause__  # the file is not damaged
+            if _is_undamaged(error):
+                raise error.at(file=path) from error.__cause__
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
 
 
@@ -424,6 +425,12 @@ def place_in(reader: Reader, chunk: Chunk[Any], first: int, end: int) -> tuple[i
             if known is not None and len(inside):
                 return int(known.starts[inside[0]]), int(known.ends[inside[-1]])
     return chunk.start_byte, chunk.end_byte
+
+
+def _is_undamaged(error: PenstockError) -> bool:
+    """Whether only an option, or a package, is missing to read a file."""
+    needs_option = isinstance(error, SchemaError) and error.hint is not None
+    return needs_option or isinstance(error.__cause__, ImportError)
 
 
 def is_misfit(error: PenstockError, reader: Reader) -> bool:

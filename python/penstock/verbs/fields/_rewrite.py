@@ -252,7 +252,10 @@ class _Work:
         if isinstance(reader, FramedReader) and reader.index.compression:
             how["compression"] = reader.index.compression
         made = write(stream, path, format=_format_name(old, part), **how)
-        self.notes.update(dict.fromkeys(made.notes))
+        lost = reader.lost_in_a_rewrite
+        self.notes.update(
+            dict.fromkeys([*made.notes, *([f"{job.targets[part.shard]}: {lost}"] if lost else [])])
+        )
         if job.verify:
             _verify(job, old, part, path)
         facts = {

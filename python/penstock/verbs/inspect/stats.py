@@ -102,6 +102,7 @@ def stats(
     where: Where | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Stats:
     """Read every record once, and summarise each field.
 
@@ -113,6 +114,8 @@ def stats(
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
+        options: options of `penstock.open`, such as `damage="skip"` or an option of the format, if source is not a
+            Dataset.
 
     Returns:
         The number of records, and for each field its nulls, lengths, ranges, distinct values, histogram and image
@@ -120,6 +123,7 @@ def stats(
 
     Raises:
         PenstockError: damaged data, unless the Dataset was opened to skip it.
+        TypeError: options for a Dataset, which is already open.
 
     Example:
         >>> import penstock as ps
@@ -128,7 +132,11 @@ def stats(
         >>> found.values.min, found.values.mean, found.values.max, found.num_distinct
         (1, 2.25, 3, 3)
     """
-    ds = source if isinstance(source, Dataset) else open_dataset(source)
+    if options and isinstance(source, Dataset):
+        raise TypeError(
+            f"give {next(iter(options))}= to penstock.open: the dataset is already open"
+        )
+    ds = source if isinstance(source, Dataset) else open_dataset(source, **options)
     schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
     observers = [FieldObserver(field.name, field.type) for field in schema]
     num_records = 0

@@ -6,6 +6,13 @@ are unsigned, of 64 bits, little endian.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
+from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.tensor import Tensor, convert_to_tensor
+
 _MASK = (1 << 64) - 1
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 
@@ -89,7 +96,7 @@ def fingerprint64(text: bytes) -> int:
     """The fingerprint of a string.
 
     Example:
-        >>> from penstock.tf.fingerprint import fingerprint64
+        >>> from penstock.tf.hashes import fingerprint64
         >>> fingerprint64(b"penstock") % 100 < 100
         True
     """
@@ -162,3 +169,39 @@ def _rounds(v: list[int], count: int) -> None:
         v[2] = (v[2] + v[1]) & _MASK
         v[1] = _left(v[1], 17) ^ v[2]
         v[2] = _left(v[2], 32)
+
+
+def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Tensor:
+    """The hash of each row's bytes, as 8 bytes.
+
+    Args:
+        data: numbers of any shape with a first axis, or strings in one dimension.
+        method: "farmhash64", the only one.
+        name: ignored.
+
+    Returns:
+        Tensor[rows, 8] of uint8.
+
+    Raises:
+        InvalidArgumentError: another method, a single value, or strings in several dimensions.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.fingerprint(["a", "b"]).shape
+        TensorShape([2, 8])
+    """
+    given = convert_to_tensor(data).view(np.ndarray)
+    known = np.asarray(method).item() in {"farmhash64", b"farmhash64"}
+    if not known or not given.ndim or (given.dtype == object and given.ndim > 1):
+        raise InvalidArgumentError(
+            None,
+            None,
+            "fingerprint takes farmhash64, and numbers with a first axis or a list of strings",
+        )
+    rows = given.tolist() if given.dtype == object else [row.tobytes() for row in given]
+    return (
+        np.array([fingerprint64(row) for row in rows], "<u8")
+        .view(np.uint8)
+        .reshape(-1, 8)
+        .view(Tensor)
+    )
