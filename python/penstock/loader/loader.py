@@ -330,7 +330,8 @@ class Loader:
         step = operator.index(step)
         if not -len(self) <= step < len(self):
             raise IndexError(f"no batch {step}: an epoch has {len(self)}")
-        return self.batch(*self._sequence.placed(self._next[0]), step % len(self))
+        epoch, position = self._sequence.placed(self._next[0])
+        return self.batch(epoch, position, step % len(self))
 
     @property
     def padded_columns(self) -> list[str]:
