@@ -3,7 +3,8 @@
 from penstock import bench as bench, describe as describe, features as features
 from penstock.adapters.hf import to_hf as to_hf
 from penstock.columns import types as types
-from penstock.contract.format import SkippedRegion as SkippedRegion, Summary as Summary
+from penstock.contract.format import SkippedRegion as SkippedRegion
+from penstock.contract.summary import Summary as Summary
 from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
 from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard

@@ -39,4 +39,4 @@ def test_folders_without_keys_are_an_error_that_names_the_option(tmp_path: Path)
     ps.write({"id": [1]}, tmp_path / "a.arrow")
     failed = run("head", tmp_path / "a.arrow", "--hive")
     assert failed.status == 1
-    assert "try: without --hive, which leaves" in failed.err
+    assert "try: --no-hive, which leaves" in failed.err

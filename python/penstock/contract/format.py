@@ -15,14 +15,13 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, describe
+from penstock import _core
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound
 from penstock.contract.options import options_from
 from penstock.contract.regions import Region, rows_at, several
 from penstock.errors import RecordIndexError, UnsupportedError
 from penstock.limits import Limits
-from penstock.printing.printed import Printed
 from penstock.storage.base import Sink, Source
 from penstock.storage.skipped import SkippedFile
 
@@ -299,38 +298,6 @@ class Reader(ABC):
     def options_alike(self) -> Any:
         """Options for the format's writer that reproduce this file's compression and layout; None for the defaults."""
         return None
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Summary(Printed):
-    """The result of a writer: the files, and their totals. Bytes are those on disk. `print` shows a few lines."""
-
-    paths: tuple[str, ...]
-    num_records: int
-    num_bytes: int
-    notes: tuple[str, ...] = ()
-    """Changes to values that the format could not hold exactly, such as float64 rounded to float32. Also names of
-    shards that do not sort in the order of the records. From `dedupe` also what was compared, and how many records
-    were left out."""
-    text_columns: tuple[str, ...] = ()
-    """From `convert`: columns that were written as bytes, although all their values are text. `text=` of `convert` would
-    write them as strings."""
-
-    def line(self) -> str:
-        """Describe in one line what was written."""
-        where = describe.escape(self.paths[0]) if self.paths else "nothing written"
-        if len(self.paths) > 1:
-            where = f"{len(self.paths)} files, {where} …"
-        return f"{describe.records(self.num_records)}, {describe.size(self.num_bytes)}: {where}"
-
-    def _page(self) -> list[Any]:
-        from rich.text import Text
-
-        return [Text(self.line()), *(Text(describe.escape(f"note: {note}")) for note in self.notes)]
-
-    def _summary(self) -> str:
-        notes = f" ({len(self.notes)} notes)" if self.notes else ""
-        return self.line() + notes
 
 
 class Writer(ABC):

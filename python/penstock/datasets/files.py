@@ -19,6 +19,7 @@ from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
+from penstock.datasets._ahead import AHEAD_FILES, AHEAD_SAMPLES, SOON_BYTES, counts_of
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._no_records import (
     NoRecords,
@@ -34,7 +35,6 @@ from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
-from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import blocks, kept_schema
@@ -50,12 +50,6 @@ from penstock.storage.skipped import SkippedFile
 
 _HANDLES = 2
 """The most open handles for each file: one of penstock, and one of pyarrow if pyarrow reads the format."""
-AHEAD_SAMPLES = 4
-"""Files of an object store that are opened at the same time to find their schema."""
-AHEAD_FILES = 64
-"""Files of an object store that are opened at the same time."""
-SOON_BYTES = 8 << 20
-"""Bytes of a file of an object store that are requested when it is opened, if all of it will be read."""
 Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
 
@@ -184,12 +178,11 @@ class Files:
 
     def begin(self, shards: Iterable[int], *, whole: bool = False) -> None:
         """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order."""
+        is_framed = any(
+            o is not None and isinstance(o.format, FramedFormat) for o in self._opened[:1]
+        )
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
-        self.storage.begin(paths, SOON_BYTES if whole and self._is_framed else None)
-
-    @property
-    def _is_framed(self) -> bool:
-        return any(o is not None and isinstance(o.format, FramedFormat) for o in self._opened[:1])
+        self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""
@@ -236,8 +229,7 @@ class Files:
             opened.source.check_read(may_grow=is_compared)
 
     def forget_index(self, shard: int) -> None:
-        """Delete the sidecar of a file, which does not match the file, so that the next `open` makes a new one. A sidecar
-        in a folder given by the caller is not deleted."""
+        """Delete the sidecar of a file, which does not match it, unless it is in a folder given by the caller."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
             discard(self.paths[shard], but_checksums=True)
 
@@ -392,27 +384,14 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            counts = list(self._counts())
-            for shard in range(len(self.paths)):
-                if self.options.damage != "error":
-                    self.uncounted += self.own(shard).uncounted
+            self.begin(range(len(self.paths))[:AHEAD_FILES])
+            counts = list(counts_of(len(self.paths), self.reader, self.storage.reads_at_once))
+            if self.options.damage != "error":
+                self.uncounted += [one for own in self.own_readers() for one in own.uncounted]
             if self.listed is not None:
                 self.listed.check(counts)
             self._firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return self._firsts
-
-    def _counts(self) -> Iterator[int]:
-        """The number of records of each file."""
-        shards = range(len(self.paths))
-        if self.storage.reads_at_once is None:
-            return (self.reader(shard).num_records for shard in shards)
-        self.begin(shards[:AHEAD_FILES])
-        return in_order(
-            [lambda: iter(shards)],
-            lambda shard: [self.reader(shard).num_records],
-            lambda count: 0,
-            self.storage.reads_at_once,
-        )
 
     def locate(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The shard of each record, and the record's number in that shard."""
@@ -438,17 +417,12 @@ class Files:
         """The size of all files."""
         return sum(map(self.num_bytes, range(len(self.paths))))
 
-    def readers(self) -> Iterator[Reader]:
-        """The readers of all files, one after another, because there may be too many to be open together."""
-        return map(self.reader, range(len(self.paths)))
-
     def own_readers(self) -> Iterator[Reader]:
-        """The readers of all files without overlays."""
+        """The readers of all files without overlays, one after another: there may be too many to be open together."""
         return map(self.own, range(len(self.paths)))
 
     def complete(self) -> Files:
-        """These files, for callers that must not lose fields missing from the schema: if it was inferred from some of the
-        records, a record with further fields is a SchemaError, and so is a file that stores further columns."""
+        """These files, for callers that must not lose fields: a record or a file with further ones is a SchemaError."""
         if self.options.schema is not None or self.options.raw:
             return self
         other = copy.copy(self)
@@ -474,6 +448,5 @@ class Files:
         return found if self._hive is None else [*found, self._hive.digest(shard)]
 
     def answer(self, shard: int, condition: Filter) -> bool | None:
-        """Whether a condition is true for all records of a file, or for none, by the names of its folders. None if the
-        file must be read."""
+        """Whether the names of its folders make a condition true for all records of a file, or for none; else None."""
         return None if self._hive is None else self._hive.answer(shard, condition)

@@ -65,7 +65,7 @@ class Loader:
         uneven: how the last step becomes equal on all ranks. "drop" leaves out up to world_size - 1 records. "wrap"
             fills the gaps with records from the beginning of the epoch. "pad" fills every batch up to batch_size and
             adds a column `mask`, bool[n], which is False for records that only fill the batch or replace skipped
-            damaged records. If the data has a column `mask` of bool, as `packed` makes, it is False for them there.
+            damaged ones. A column `mask` of bool in the data, as `packed` makes, is False for them, too.
         decode: {column: penstock.Image(…)}, or a function from the Arrow column to an array.
         map: function from a batch (dict) to a batch, called in a thread of the loader. It may leave out or add records,
             in all columns. If it has a parameter `keys`, it also gets uint64[n]: a number for each record that depends
@@ -81,13 +81,13 @@ class Loader:
             length has another value, and adds a mask or the lengths of the lists. `pad_to`, `ragged` and
             `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
-        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, which is
-            the same on all ranks, and its lists are padded to the bucket's size. Several columns need the same number
-            of sizes. The lengths are read once, and kept in the index. `uneven` applies to each bucket's last step. If
-            the order repeats or omits records, epochs may differ in the number of batches.
-        class_names: {column: [names]}: the order of the classes, the same for training and validation. If it is not
-            given, a loader uses the list stored in the files (folders of images, npz, HDF5), or reads the column
-            once to find the names when it is constructed.
+        buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the same
+            on all ranks, and its lists are padded to the bucket's size. Several columns need the same number of sizes.
+            `uneven` applies to each bucket's last step. If the order repeats or omits records, epochs may differ in
+            their batches.
+        class_names: {column: [names]}: the order of the classes, the same for training and validation. By default the
+            list stored in the files (folders of images, npz, HDF5), or else the names that one pass over the column
+            finds.
         fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step this loader reads. rank="auto" finds both if torch.distributed,
@@ -96,16 +96,16 @@ class Loader:
             requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
             work stays in threads. The functions must be importable: see docs/reference/loader.md.
-        memory_bytes: the memory that the loader may add to the process, approximately. It counts batches that are
-            queued, being made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One
-            batch is always made, and takes up to three times its size.
+        memory_bytes: the memory that the loader may add to the process, approximately: batches that are queued, being
+            made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One batch is always
+            made, and takes up to three times its size.
         cache: "memory" or a folder on a local disk. The records are copied there while the source is read, and read
             from there once the copy is complete. Useful for compressed files, remote files and slow disks.
-        cache_bytes: the maximum size of the copy; a copy that would exceed it is abandoned with a warning. None: half
-            of the free memory, or all of the disk except one twentieth.
+        cache_bytes: the maximum size of the copy; a larger one is abandoned with a warning. None: half of the free
+            memory, or all of the disk except one twentieth.
         epoch: the first epoch.
-        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, how long the loop waits
-            for data and, at the end of an epoch, the bottleneck. It needs a terminal as stderr.
+        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, the wait for data and, at the
+            end of an epoch, the bottleneck. It needs a terminal as stderr.
 
     If the dataset was opened with `damage="skip"`, damaged records and images that cannot be decoded are left out of
     their batch and listed in `damage`; with "stop" the epoch ends before the first of them.

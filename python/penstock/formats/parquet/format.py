@@ -189,7 +189,8 @@ class ParquetReader(Reader):
                 # than memory. In a small file columns are read whole, so no page can claim more
                 # bytes than its column has. In object stores each read takes a round trip, so the
                 # columns of a row group are requested together, unless they may be too large.
-                pre_buffer=self._is_far and self._largest_group() <= _TOGETHER_BYTES,
+                pre_buffer=self._bytes.source.storage is not None
+                and self._largest_group() <= _TOGETHER_BYTES,
                 buffer_size=0 if self._bytes.source.size <= _WHOLE_BYTES else _BUFFER_BYTES,
                 page_checksum_verification=self._verify,
                 **how,
@@ -198,10 +199,6 @@ class ParquetReader(Reader):
             if "too deeply nested" in str(error):
                 raise too_deep(self._limits.nesting).at(byte=self._data_end) from None
             raise
-
-    @property
-    def _is_far(self) -> bool:
-        return self._bytes.source.storage is not None
 
     def _largest_group(self) -> int:
         if self._metadata is None:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from penstock.contract.format import Format, Options, Reader, Summary, Writer, notes_of
+from penstock.contract.format import Format, Options, Reader, Writer, notes_of
 from penstock.contract.opening import open_shard
+from penstock.contract.summary import Summary
 from penstock.errors import PenstockError, command
 from penstock.framing.index import blocks, kept_schema, positions, sidecar
 from penstock.framing.index.sidecar import Index

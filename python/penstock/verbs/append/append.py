@@ -20,8 +20,9 @@ import pyarrow as pa
 from penstock import formats
 from penstock.columns.inferred import has_no_records
 from penstock.columns.refusals import refuse_bits
-from penstock.contract.format import Format, Options, Reader, Summary, notes_of
+from penstock.contract.format import Format, Options, Reader, notes_of
 from penstock.contract.options import options_from
+from penstock.contract.summary import Summary
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import PenstockError, SchemaError, StaleIndexError, UnsupportedError, command

@@ -25,7 +25,8 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.write.writer import FramedWriter
 from penstock.storage.base import Sink, Source
 from penstock.verbs.check._pictures import Pictures, picture_columns, pictures_in
-from penstock.verbs.check.verify import decoding, found_in, is_misfit, place_in, tally_of, tell_long
+from penstock.verbs.check.findings import found_in, is_misfit, place_in
+from penstock.verbs.check.verify import decoding, tally_of, tell_long
 
 
 @dataclass(frozen=True, slots=True)

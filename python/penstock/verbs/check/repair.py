@@ -27,14 +27,9 @@ from penstock.storage.paths import expand, index_option
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.check._saving import How, Saving, saving_of
+from penstock.verbs.check.findings import empty_file, first_error, found_in, is_empty_file
 from penstock.verbs.check.index import bytes_of
-from penstock.verbs.check.verify import (
-    empty_file,
-    first_error,
-    format_of,
-    found_in,
-    is_empty_file,
-)
+from penstock.verbs.check.verify import format_of
 from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.own_names import refuse_name_of_another_format
 from penstock.verbs.progress import Progress

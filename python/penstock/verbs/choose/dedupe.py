@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock import describe
-from penstock.contract.format import Summary
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.verbs.choose._keys import (
     check_unchanged,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.contract.format import Summary
+from penstock.contract.summary import Summary
 from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,

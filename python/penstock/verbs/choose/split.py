@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.contract.format import Summary
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.storage.folder import size_of

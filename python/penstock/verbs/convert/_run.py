@@ -10,8 +10,9 @@ from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
-from penstock.contract.format import Format, Options, Summary
+from penstock.contract.format import Format, Options
 from penstock.contract.opening import open_shard
+from penstock.contract.summary import Summary
 from penstock.datasets.open import open as open_dataset
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat

@@ -16,8 +16,9 @@ from typing import Any, Unpack
 
 from penstock import formats
 from penstock.conditions import Where
-from penstock.contract.format import Format, Summary
+from penstock.contract.format import Format
 from penstock.contract.keywords import ConvertOptions
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.contract.format import Chunk, Summary
+from penstock.contract.format import Chunk
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError, UnsupportedError

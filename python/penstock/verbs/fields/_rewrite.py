@@ -21,9 +21,10 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.columns import kept_names
-from penstock.contract.format import Format, Options, Summary
+from penstock.contract.format import Format, Options
 from penstock.contract.opening import open_shard
 from penstock.contract.options import options_from
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads, in_order

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.conditions import Where
-from penstock.contract.format import Summary
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads

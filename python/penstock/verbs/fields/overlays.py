@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.contract.format import Summary
+from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.errors import ChangedError, SchemaError, UnsupportedError
 from penstock.limits import limits_from

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 
-from penstock.contract.format import Summary
+from penstock.contract.summary import Summary
 from penstock.storage.base import Storage
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.contract.format import Format, Summary, Writer, notes_of
+from penstock.contract.format import Format, Writer, notes_of
+from penstock.contract.summary import Summary
 from penstock.errors import SchemaError
 from penstock.framing.index import ahead, positions, sidecar
 from penstock.framing.index.ahead import Ahead

@@ -18,12 +18,10 @@ import pyarrow as pa
 from penstock import formats
 from penstock.columns.refusals import refuse_bits
 from penstock.columns.types import own_batch
-from penstock.contract.format import (
-    Format,
-    Summary,
-)
+from penstock.contract.format import Format
 from penstock.contract.keywords import WriteOptions
 from penstock.contract.options import options_from
+from penstock.contract.summary import Summary
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError
 from penstock.framing.index import sidecar
