@@ -417,6 +417,10 @@ class Files:
         """The size of all files."""
         return sum(map(self.num_bytes, range(len(self.paths))))
 
+    def readers(self) -> Iterator[Reader]:
+        """The readers of all files."""
+        return map(self.reader, range(len(self.paths)))
+
     def own_readers(self) -> Iterator[Reader]:
         """The readers of all files without overlays, one after another: there may be too many to be open together."""
         return map(self.own, range(len(self.paths)))
