@@ -248,14 +248,18 @@ def _place_of_error(
     if error.record is None or error.file not in dataset.paths:
         return place_of(dataset, int(numbers[0]))
     # Not always the record with this number: a packed row has several.
-    return dataset.files.own(dataset.paths.index(error.file)).place(error.record)
+    return _place_in_file(dataset, dataset.paths.index(error.file), error.record)
 
 
 def place_of(dataset: Dataset, number: int) -> tuple[str, int, int] | None:
     """The file and the bytes of a record, if they are known."""
     shards, local = dataset.files.locate(np.array([number]))
     shard = int(shards[0])
-    reader, record = dataset.files.own(shard), int(dataset.files.in_file(shard, local)[0])
+    return _place_in_file(dataset, shard, int(dataset.files.in_file(shard, local)[0]))
+
+
+def _place_in_file(dataset: Dataset, shard: int, record: int) -> tuple[str, int, int] | None:
+    reader = dataset.files.own(shard)
     if (known := reader.place(record)) is not None:
         return known
     for chunk, picked in reader.pick(np.array([record])):
