@@ -279,7 +279,6 @@ def test_a_signal_ends_the_waiting_at_once(serve: Serve, work: str) -> None:
         signal.signal(signal.SIGALRM, old)
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, if another test imported it
 def test_children_of_forks_read_by_themselves(serve: Serve) -> None:
     server = serve(*[half_then_silence] * 3)
     store = RemoteStore(server.url, {}, stall_s=5)

@@ -164,7 +164,6 @@ def test_a_secret_is_shown_nowhere(
     assert "wrong-secret-1" not in str(wrong.value) and "credentials" in str(wrong.value)
 
 
-@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, if another test imported it
 def test_a_forked_child_reads(
     tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
 ) -> None:

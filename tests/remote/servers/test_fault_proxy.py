@@ -255,7 +255,6 @@ def test_many_connections_at_once(proxy: FaultProxy) -> None:
 
 # Python 3.12 warns of any fork beside threads; that is what is tested here.
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, if another test imported it
 def test_a_forked_child_does_not_keep_connections_open(proxy: FaultProxy) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
