@@ -155,5 +155,5 @@ CASES: Cases = {
         rewriting_an_object,
     ),
     "'write to a file on this machine, and upload it'": a_target_in_a_store,
-    "'AWS_SECRET_ACCESS_KEY and its like in the environment, a profile (AWS_PROFILE), or storage_options={…, \"pickle_secrets\": True}'": secrets_in_a_pickle,
+    "'AWS_SECRET_ACCESS_KEY and its like in the environment, or storage_options={…, \"pickle_secrets\": True}'": secrets_in_a_pickle,
 }

@@ -112,3 +112,16 @@ def test_a_repaired_object_goes_into_a_store(url: str, prefix: str, seaweed: Sea
     seaweed.client.put(f"{prefix}/bad.tfrecord", bytes(body))
     ps.repair(f"s3://{prefix}/bad.tfrecord", into=f"s3://{prefix}/saved.tfrecord")
     assert len(ps.open(f"s3://{prefix}/saved.tfrecord")) == COUNT // SHARDS - 1
+
+
+def test_two_objects_of_one_name_are_not_repaired_into_one(
+    url: str, prefix: str, seaweed: Seaweed
+) -> None:
+    body = seaweed.client.get(f"{prefix}/x-00002-of-00004.tfrecord")
+    for folder in ("a", "b"):
+        seaweed.client.put(f"{prefix}/{folder}/x.tfrecord", body)
+    sources = [f"s3://{prefix}/{folder}/x.tfrecord" for folder in ("a", "b")]
+    with pytest.raises(ValueError, match="same name"):
+        ps.repair(sources, into=f"s3://{prefix}/saved/")
+    with pytest.raises(ValueError, match="over itself"):
+        ps.repair(sources[0], into=sources[0], overwrite=True)

@@ -55,7 +55,7 @@ class StorageOptions(Mapping[str, str]):
         if secrets and not self.pickles_secrets and not _starts_a_child():
             raise UnsupportedError(
                 f"the data was opened with secrets ({', '.join(secrets)}), which are not written into a pickle",
-                hint="AWS_SECRET_ACCESS_KEY and its like in the environment, a profile (AWS_PROFILE), or "
+                hint="AWS_SECRET_ACCESS_KEY and its like in the environment, or "
                 'storage_options={…, "pickle_secrets": True}',
             )
         return StorageOptions, ({**self._values, _PICKLES: self.pickles_secrets},)

@@ -160,7 +160,8 @@ def state_now(source: Source) -> State:
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path. Create a missing folder."""
     path = path_for(data_path, folder)
-    make_place(index, folder)
+    if isinstance(storage, LocalStorage) or is_url(data_path):
+        make_place(index, folder)
     sink = sink_for(storage, path, data_path)
     try:
         write_to(sink, index)

@@ -132,13 +132,10 @@ def repair(
 
 # Complexity: one branch for each kind of target.
 def _targets(source: Any, paths: list[str], into: str) -> list[str]:
-    if is_url(into):
-        if len(paths) > 1 or into.endswith("/"):
-            into = into.rstrip("/") + "/"
-            return [into + os.path.basename(path) for path in paths]
-        return [into]
     is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
-    if not is_folder:
+    if is_folder and is_url(into):
+        targets = [f"{into.rstrip('/')}/{os.path.basename(path)}" for path in paths]
+    elif not is_folder:
         targets = [into]
     else:
         targets = [os.path.join(into, name) for name in _names(source, paths)]
@@ -149,7 +146,7 @@ def _targets(source: Any, paths: list[str], into: str) -> list[str]:
             f"two source files have the same name, so both would be one file in {into}"
         )
     for path, target in zip(paths, targets, strict=True):
-        if os.path.exists(target) and os.path.samefile(path, target):
+        if target == path or (os.path.exists(target) and os.path.samefile(path, target)):
             raise ValueError(f"{path} would be written over itself; use in_place=True for that")
     return targets
 
