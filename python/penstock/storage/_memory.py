@@ -44,6 +44,9 @@ class MemoryStorage(Storage):
             raise FileExistsError(path)
         return MemorySink(self, path)
 
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
     def list(self, folder: str) -> list[str]:
         return sorted(path for path in self.files if os.path.dirname(path) == folder)
 

@@ -9,10 +9,11 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
+from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,12 @@ class Source(ABC):
         """Read several ranges (uint64 arrays) into one buffer, back to back."""
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    @property
+    def tag(self) -> str:
+        """What identifies the state of an object, and is another for other bytes: its ETag or version. Empty if the
+        storage has nothing of that kind."""
+        return ""
 
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
@@ -75,6 +82,10 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+
+    @property
+    def tag(self) -> str:
+        return self._source.tag
 
     def read_in_order(self) -> None:
         self._source.read_in_order()
@@ -135,6 +146,8 @@ class Sink(Protocol):
 class Storage(ABC):
     """A place that stores files."""
 
+    changes_in_place: bool = False
+    """Whether a file can be replaced while others wait for it, under a lock, as verbs with `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -157,6 +170,25 @@ class Storage(ABC):
     def exists(self, path: str) -> bool:
         """Whether there is a file with this path."""
         ...
+
+    def num_bytes(self, path: str) -> int:
+        """The size of a file, or of a folder that is a shard."""
+        with closing(self.source(path)) as source:
+            return source.size
+
+    def remove(self, path: str) -> None:
+        """Remove a file for good. It is no error if there is none."""
+        raise UnsupportedError("this storage removes no files", file=path)
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        """Make a folder for files that describe the file `like`. By default this does nothing, which is right for
+        storage that knows only the names of files."""
+
+    def remove_empty_folder(self, path: str) -> None:
+        """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
+
+    def will_list(self, folders: Sequence[str]) -> None:
+        """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> None:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for

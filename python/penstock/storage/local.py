@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock import _core
@@ -159,6 +160,7 @@ class FrontPart(SourceView):
 class LocalStorage(Storage):
     """The local file systems of this machine."""
 
+    changes_in_place = True
     _most = 0o777
     """The permission bits that written files may have at most."""
 
@@ -225,6 +227,21 @@ class LocalStorage(Storage):
         # Users who may read the file may enter the folder. The owner may always create files in it.
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
+
+    def num_bytes(self, path: str) -> int:
+        from penstock.storage.folder import size_of  # it imports this module
+
+        return size_of(path)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        # Without a sync, a power cut may bring the file back.
+        sync_path(self.calls, os.path.dirname(path))
+
+    def remove_empty_folder(self, path: str) -> None:
+        with suppress(OSError):  # the folder does not exist or is not empty
+            os.rmdir(path)
 
     def list(self, folder: str) -> list[str]:
         with no_longer_names(folder), os.scandir(folder) as entries:

@@ -118,7 +118,28 @@ class ObjectStorage(Storage):
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
         refuse_web_target(path)
+        self._forget(path)
         return ObjectSink(path, self.store, translated, overwrite=overwrite)
+
+    def num_bytes(self, path: str) -> int:
+        return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
+
+    def remove(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove(path)
+            return
+        self._forget(path)
+        store, key = self.store(path)
+        with translated(path):
+            store.delete(key)
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        if not is_url(path):
+            self._local.make_folder(path, like=like)
+
+    def remove_empty_folder(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove_empty_folder(path)
 
     def exists(self, path: str) -> bool:
         if not is_url(path):
@@ -148,6 +169,19 @@ class ObjectStorage(Storage):
         names = (path for path in found if "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
 
+    def will_list(self, folders: Sequence[str]) -> None:
+        """List all of these folders that have the same parent by one request for the common part of their names."""
+        parents: dict[str, list[str]] = {}
+        for folder in folders:
+            if is_url(folder) and not is_web(folder):
+                parents.setdefault(os.path.dirname(folder), []).append(folder)
+        for same in parents.values():
+            common = os.path.commonprefix(same)  # noqa: RUF071  it may end within a name
+            with self._lock:
+                is_listed = any(common.startswith(prefix) for prefix in self._listings)
+            if len(same) > 1 and not is_listed:
+                self._list(common)
+
     def list_below(self, prefix: str) -> list[str]:
         """Full paths of all objects in a folder and the folders below it, sorted."""
         if is_web(prefix):
@@ -156,13 +190,25 @@ class ObjectStorage(Storage):
                 file=shown(prefix),
                 hint="pass the address of each file",
             )
-        prefix = prefix.rstrip("/") + "/"
+        return self._list(prefix.rstrip("/") + "/")
+
+    def _list(self, prefix: str) -> list[str]:
+        """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
             found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
         with self._lock:
             self._listings[prefix] = found
         return found
+
+    def _forget(self, path: str) -> None:
+        """Forget what is known about an object that is about to be written or removed."""
+        with self._lock:
+            self._states.pop(path, None)
+            self._heads.pop(path, None)
+            self._opening.pop(path, None)
+            for prefix in [prefix for prefix in self._listings if path.startswith(prefix)]:
+                del self._listings[prefix]
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():

@@ -28,7 +28,6 @@ from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.check._saving import How, Saving, saving_of
 from penstock.verbs.check.findings import empty_file, first_error, found_in, is_empty_file
-from penstock.verbs.check.index import bytes_of
 from penstock.verbs.check.verify import format_of
 from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.own_names import refuse_name_of_another_format
@@ -123,7 +122,7 @@ def repair(
         threads,
         progress,
     )
-    work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
+    work.total_bytes = sum(place.num_bytes(path) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
         work.one(path, target)
     found = tuple(work.findings)
