@@ -20,7 +20,7 @@ from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
 from penstock.storage._object_sink import ObjectSink
 from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -124,6 +124,26 @@ class ObjectStorage(Storage):
     def num_bytes(self, path: str) -> int:
         return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
 
+    def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+        if not is_url(path):
+            return self._local.sink_for(path, data_path, overwrite=overwrite)
+        return self.sink(path, overwrite=overwrite)
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        if not is_url(path):
+            self._local.make_folder(path, like=like)
+
+    def state(self, path: str) -> State | None:
+        if not is_url(path):
+            return self._local.state(path)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                found = store.head(key)
+        except FileNotFoundError:
+            return None
+        return [found.size, found.etag or found.version or str(found.modified_ms)]
+
     def remove(self, path: str) -> None:
         if not is_url(path):
             self._local.remove(path)
@@ -133,13 +153,29 @@ class ObjectStorage(Storage):
         with translated(path):
             store.delete(key)
 
-    def make_folder(self, path: str, *, like: str) -> None:
-        if not is_url(path):
-            self._local.make_folder(path, like=like)
-
     def remove_empty_folder(self, path: str) -> None:
         if not is_url(path):
             self._local.remove_empty_folder(path)
+
+    def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
+        if not is_url(path):
+            self._local.save(path, data, overwrite=overwrite)
+            return
+        refuse_web_target(path)
+        self._forget(path)
+        store, key = self.store(path)
+        with translated(path):
+            store.put(key, data, create=not overwrite)
+
+    def load(self, path: str, most: int) -> bytes | None:
+        if not is_url(path):
+            return self._local.load(path, most)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                return store.first(key, 0, most).wait().to_bytes()
+        except FileNotFoundError:
+            return None
 
     def exists(self, path: str) -> bool:
         if not is_url(path):
@@ -166,7 +202,8 @@ class ObjectStorage(Storage):
             store, key = self.store(folder)
             with translated(folder):
                 found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
-        names = (path for path in found if "/" not in path[len(folder) :])
+        # An empty object may mark the folder itself.
+        names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
 
     def will_list(self, folders: Sequence[str]) -> None:
@@ -181,6 +218,17 @@ class ObjectStorage(Storage):
                 is_listed = any(common.startswith(prefix) for prefix in self._listings)
             if len(same) > 1 and not is_listed:
                 self._list(common)
+
+    def own_files(self, folder: str) -> list[str]:
+        if not is_url(folder):
+            return self._local.own_files(folder)
+        if is_web(folder):
+            return []
+        begin = folder.rstrip("/") + "/."
+        store, key = self.store(begin)
+        with translated(folder):
+            found = [_url(begin, key, name) for name, _ in store.list_folder(key)[0]]
+        return sorted(path for path in found if is_own(os.path.basename(path)))
 
     def list_below(self, prefix: str) -> list[str]:
         """Full paths of all objects in a folder and the folders below it, sorted."""
