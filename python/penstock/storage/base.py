@@ -210,6 +210,11 @@ class Storage(ABC):
         """Remove a file for good. It is no error if there is none."""
         raise UnsupportedError("this storage removes no files", file=path)
 
+    def give_up(self, path: str) -> None:
+        """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
+        none."""
+        self.remove(path)
+
     def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
         """Write a small file. Raises FileExistsError if there is one and `overwrite` is False."""
         sink = self.sink(path, overwrite=overwrite)

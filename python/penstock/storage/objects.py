@@ -18,7 +18,7 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
-from penstock.storage._object_sink import ObjectSink
+from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
 from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
 from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.hidden import is_own
@@ -121,6 +121,13 @@ class ObjectStorage(Storage):
         self._forget(path)
         return ObjectSink(path, self.store, translated, overwrite=overwrite)
 
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        if not is_url(path):
+            return self._local.stream(path, overwrite=overwrite)
+        refuse_web_target(path)
+        self._forget(path)
+        return StreamedSink(path, self.store, translated, overwrite=overwrite)
+
     def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
         if not is_url(path):
             return self._local.sink_for(path, data_path, overwrite=overwrite)
@@ -149,6 +156,12 @@ class ObjectStorage(Storage):
         store, key = self.store(path)
         with translated(path):
             store.delete(key)
+
+    def give_up(self, path: str) -> None:
+        if is_url(path):
+            give_up(path, self.store, translated)
+        else:
+            self._local.give_up(path)
 
     def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
         if not is_url(path):
