@@ -324,7 +324,7 @@ def a_record_with_a_wrong_bit() -> Case:
 
 
 CASES: Cases = {
-    "_cast_hint(expression)": a_column_of_unknown_type,
+    "f'cast({expression.text}, \"string\"), or another type'": a_column_of_unknown_type,
     "'open(..., damage=\"skip\"), which reads on after the damage'": numbers_of_a_filtered_view,
     "command('penstock', 'repair', dataset.paths[shard], '--into', 'NEW')": records_without_numbers,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,

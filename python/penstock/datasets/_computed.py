@@ -71,13 +71,9 @@ def _type_of(name: str, expression: Expression, sample: pa.RecordBatch) -> pa.Da
         raise SchemaError(
             f"the first {sample.num_rows} records have no value for it, so its type is unknown",
             field=name,
-            hint=_cast_hint(expression),
+            hint=f'cast({expression.text}, "string"), or another type',
         )
     return found
-
-
-def _cast_hint(expression: Expression) -> str:
-    return f'cast({expression.text}, "string"), or another type'
 
 
 class ComputedFiles(ViewFiles):
@@ -215,7 +211,7 @@ def _cast(expression: Expression, batch: pa.RecordBatch, type_: pa.DataType) -> 
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
             f"a value is not {type_}, the type of the first records: {error}",
-            hint=_cast_hint(expression),
+            hint=f'cast({expression.text}, "string"), or another type',
         ) from None
 
 

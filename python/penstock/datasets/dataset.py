@@ -232,7 +232,7 @@ class Dataset(Opened):
             >>> import penstock as ps
             >>> _ = ps.write({"width": [4, 9], "height": [2, 3]}, "sizes.tfrecord", overwrite=True)
             >>> ps.open("sizes.tfrecord").with_columns({"ratio": "width / height"})[1]
-            {'height': 3, 'width': 9, 'ratio': 3.0}
+            {'width': 9, 'height': 3, 'ratio': 3.0}
         """
         texts = checked(columns)
         sample = self.to_table(limit=1000).combine_chunks().to_batches()
