@@ -63,9 +63,9 @@ from penstock.verbs.diff.differences import (
     RecordsDiff as RecordsDiff,
     ValueDiff as ValueDiff,
 )
+from penstock.verbs.fields.bake import bake_fields as bake_fields
 from penstock.verbs.fields.fields import (
     add_fields as add_fields,
-    bake_fields as bake_fields,
     drop_fields as drop_fields,
     rename_fields as rename_fields,
     replace_fields as replace_fields,

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.stores import storage_option
+
 if TYPE_CHECKING:
     import penstock as ps
 
@@ -147,6 +149,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
         show_default=True,
         help="Whose rules apply to unusual encodings of Examples.",
     ),
+    "storage_options": storage_option,
     "infer": click.option(
         "--infer",
         type=_Extent(),
@@ -221,9 +224,14 @@ def is_reading(option: click.Option) -> bool:
     )
 
 
-source_argument = click.argument(
-    "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE..."
-)
+_source = click.argument("source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...")
+
+
+def source_argument(function: Function) -> Function:
+    """Add the argument SOURCE, and the option for the store that it may be in."""
+    return _source(storage_option(function))
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else."
 )

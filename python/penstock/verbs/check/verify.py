@@ -36,7 +36,6 @@ from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, reading_index
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
-from penstock.verbs.check.index import bytes_of
 from penstock.verbs.progress import Progress
 
 _BLOCKS_BYTES = 64 << 20
@@ -124,7 +123,7 @@ def verify(
         is_alone=len(paths) == 1,
     )
     streams = [partial(examine, path) for path in paths]
-    total = sum(bytes_of(path, place) for path in paths)
+    total = sum(place.num_bytes(path) for path in paths)
     findings: list[Finding] = []
     num_records = num_bytes = 0
     for tally in in_order(streams, lambda task: task(), lambda tally: 0, threads):
