@@ -233,6 +233,11 @@ class Storage(ABC):
     def will_list(self, folders: Sequence[str]) -> None:
         """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
 
+    def give_up(self, path: str) -> None:
+        """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
+        none."""
+        self.remove(path)
+
     def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
         """Write a small file. Raises FileExistsError if there is one and `overwrite` is False."""
         sink = self.sink(path, overwrite=overwrite)

@@ -255,6 +255,12 @@ class LocalStorage(Storage):
         with suppress(OSError):  # the folder does not exist or is not empty
             os.rmdir(path)
 
+    def give_up(self, path: str) -> None:
+        from penstock.storage.folder import remove
+
+        with suppress(FileNotFoundError):
+            remove(path)
+
     def own_files(self, folder: str) -> list[str]:
         with no_longer_names(folder), os.scandir(folder) as entries:
             return sorted(e.path for e in entries if is_own(e.name))

@@ -18,7 +18,7 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
-from penstock.storage._object_sink import ObjectSink
+from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
 from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
 from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.hidden import is_own
@@ -124,6 +124,13 @@ class ObjectStorage(Storage):
     def num_bytes(self, path: str) -> int:
         return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
 
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        if not is_url(path):
+            return self._local.stream(path, overwrite=overwrite)
+        refuse_web_target(path)
+        self._forget(path)
+        return StreamedSink(path, self.store, translated, overwrite=overwrite)
+
     def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
         if not is_url(path):
             return self._local.sink_for(path, data_path, overwrite=overwrite)
@@ -156,6 +163,12 @@ class ObjectStorage(Storage):
     def remove_empty_folder(self, path: str) -> None:
         if not is_url(path):
             self._local.remove_empty_folder(path)
+
+    def give_up(self, path: str) -> None:
+        if is_url(path):
+            give_up(path, self.store, translated)
+        else:
+            self._local.give_up(path)
 
     def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
         if not is_url(path):

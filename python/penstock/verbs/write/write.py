@@ -122,7 +122,7 @@ def write(
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
     if overwrite:
         storage = storage.no_more_open_than(names.taken())
-    new_sink = _sink_maker(storage, kind)
+    new_sink = _sink_maker(storage, kind, names)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if kind.info.loses_dtypes:
             refuse_bits(incoming.schema, kind.info.name)
@@ -171,8 +171,10 @@ def drop_old_indexes(
             sidecar.discard(path)
 
 
-def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
-    return storage.folder_sink if kind.info.is_folder else storage.sink
+def _sink_maker(storage: Storage, kind: Format, names: Names) -> Callable[..., Sink]:
+    if kind.info.is_folder:
+        return storage.folder_sink
+    return storage.stream if kind.info.only_appends and names.are_final else storage.sink
 
 
 def check_cuts(
