@@ -77,6 +77,13 @@ _READING: dict[str, Callable[[Any], Any]] = {
         metavar="NAME=VALUE",
         help="An option of the format that is read.",
     ),
+    "computed": click.option(
+        "--with",
+        "computed",
+        multiple=True,
+        metavar="NAME=EXPRESSION",
+        help="One more field, such as caption=json.caption or ratio='width / height'.",
+    ),
     "columns": click.option(
         "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
     ),
@@ -155,6 +162,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
 OF_RECORDS = (
     "format",
     "read",
+    "computed",
     "columns",
     "types",
     "text",
@@ -303,13 +311,20 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     read = of_format(given.pop("read", ()), "--read", ps.open)
     given |= read
     text = given.pop("text", None) or []
+    computed = pairs_of(given.pop("computed", ()), "--with")
+    columns = given.pop("columns", None)
+    given["columns"] = None if computed else columns
     types = pairs_of(given.pop("types", None) or (), "--cast")
-    with misuse(has_read=bool(read), named=(*(given.get("columns") or ()), *types, *text)):
+    with misuse(has_read=bool(read), named=(*(columns or ()), *types, *text)):
         if text == ["auto"]:
             plain = ps.open(one_or_many(source), types=types or None, **given)
             text = [field.name for field in ps.stats(plain).fields if field.is_text]
         cast = {**dict.fromkeys(text, "string"), **types} or None
-        return ps.open(one_or_many(source), types=cast, **given)
+        dataset = ps.open(one_or_many(source), types=cast, **given)
+        if computed:
+            dataset = dataset.with_columns(computed)
+            dataset = dataset if columns is None else dataset.select(columns)
+        return dataset
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:
