@@ -141,6 +141,8 @@ class Storage(ABC):
     """A place that stores files. What a storage cannot do has a default, which does it in another way, does nothing or
     raises an UnsupportedError."""
 
+    can_rename: bool = False
+    """Whether a finished file can get another name, so that several files appear together."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -205,6 +207,15 @@ class Storage(ABC):
         except (FileNotFoundError, KeyError):
             return None
         return [source.size, *source.identity()]
+
+    def opened_state(self, path: str) -> State | None:
+        """The state of a file as this storage opens it."""
+        return self.state(path)
+
+    def written(self, path: str) -> float | None:
+        """When a file was last written, in seconds by the clock of the storage. None if there is no file or no clock."""
+        del path
+        return None
 
     def remove(self, path: str) -> None:
         """Remove a file for good. It is no error if there is none."""
