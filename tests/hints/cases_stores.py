@@ -162,7 +162,15 @@ def secrets_in_a_pickle() -> Case:
     return Case(lambda: pickle.dumps(opened()), advised)
 
 
+def an_index_of_a_file_in_a_store() -> Case:
+    def advised() -> None:
+        assert ids(ps.open(written(), index=str(folder()))) == [1, 2, 3]
+
+    return Case(lambda: len(ps.open(written(), index=f"s3://{bucket()}/indexes")), advised)
+
+
 CASES: Cases = {
+    "'a folder on this machine for the index'": an_index_of_a_file_in_a_store,
     "'names that begin with s3://, gs://, az://, abfs:// or https://'": another_scheme,
     "'credentials in the environment, or storage_options='": wrong_credentials,
     "'leave out mmap=True'": an_object_in_memory,

@@ -9,7 +9,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
@@ -37,6 +37,12 @@ class Source(ABC):
         """Read several ranges (uint64 arrays) into one buffer, back to back."""
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    @property
+    def tag(self) -> str:
+        """What identifies the state of an object, and is another for other bytes: its ETag or version. Empty if the
+        storage has nothing of that kind."""
+        return ""
 
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
@@ -76,6 +82,10 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+
+    @property
+    def tag(self) -> str:
+        return self._source.tag
 
     def read_in_order(self) -> None:
         self._source.read_in_order()
@@ -141,8 +151,9 @@ class Storage(ABC):
     """A place that stores files. What a storage cannot do has a default, which does it in another way, does nothing or
     raises an UnsupportedError."""
 
-    can_rename: bool = False
-    """Whether a finished file can get another name, so that several files appear together."""
+    changes_in_place: bool = False
+    """Whether a finished file can be renamed, and a file be replaced under a lock while others wait for it, as verbs with
+    `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -199,6 +210,11 @@ class Storage(ABC):
         """Whether there is a file with this path."""
         ...
 
+    def num_bytes(self, path: str) -> int:
+        """The size of a file, or of a folder that is a shard."""
+        with closing(self.source(path)) as source:
+            return source.size
+
     def state(self, path: str) -> State | None:
         """The state of a file as it is now, and not as it was when it was opened. None if there is no such file. By
         default this is what `Source.identity` says, and only the size if that says nothing."""
@@ -220,6 +236,12 @@ class Storage(ABC):
     def remove(self, path: str) -> None:
         """Remove a file for good. It is no error if there is none."""
         raise UnsupportedError("this storage removes no files", file=path)
+
+    def remove_empty_folder(self, path: str) -> None:
+        """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
+
+    def will_list(self, folders: Sequence[str]) -> None:
+        """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
 
     def give_up(self, path: str) -> None:
         """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is

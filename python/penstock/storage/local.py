@@ -160,7 +160,7 @@ class FrontPart(SourceView):
 class LocalStorage(Storage):
     """The local file systems of this machine."""
 
-    can_rename = True
+    changes_in_place = True
     _most = 0o777
     """The permission bits that written files may have at most."""
 
@@ -228,6 +228,11 @@ class LocalStorage(Storage):
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
+    def num_bytes(self, path: str) -> int:
+        from penstock.storage.folder import size_of  # it imports this module
+
+        return size_of(path)
+
     def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> LocalSink:
         return self.sink(path, overwrite=overwrite, like=data_path)
 
@@ -241,6 +246,10 @@ class LocalStorage(Storage):
             os.unlink(path)
         # Without a sync, a power cut may bring the file back.
         sync_path(self.calls, os.path.dirname(path))
+
+    def remove_empty_folder(self, path: str) -> None:
+        with suppress(OSError):  # the folder does not exist or is not empty
+            os.rmdir(path)
 
     def give_up(self, path: str) -> None:
         from penstock.storage.folder import remove

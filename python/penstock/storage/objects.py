@@ -121,6 +121,9 @@ class ObjectStorage(Storage):
         self._forget(path)
         return ObjectSink(path, self.store, translated, overwrite=overwrite)
 
+    def num_bytes(self, path: str) -> int:
+        return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
+
     def stream(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
             return self._local.stream(path, overwrite=overwrite)
@@ -168,6 +171,10 @@ class ObjectStorage(Storage):
         store, key = self.store(path)
         with translated(path):
             store.delete(key)
+
+    def remove_empty_folder(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove_empty_folder(path)
 
     def give_up(self, path: str) -> None:
         if is_url(path):
@@ -219,6 +226,19 @@ class ObjectStorage(Storage):
         names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
 
+    def will_list(self, folders: Sequence[str]) -> None:
+        """List all of these folders that have the same parent by one request for the common part of their names."""
+        parents: dict[str, list[str]] = {}
+        for folder in folders:
+            if is_url(folder) and not is_web(folder):
+                parents.setdefault(os.path.dirname(folder), []).append(folder)
+        for same in parents.values():
+            common = os.path.commonprefix(same)  # noqa: RUF071  it may end within a name
+            with self._lock:
+                is_listed = any(common.startswith(prefix) for prefix in self._listings)
+            if len(same) > 1 and not is_listed:
+                self._list(common)
+
     def own_files(self, folder: str) -> list[str]:
         if not is_url(folder):
             return self._local.own_files(folder)
@@ -238,7 +258,10 @@ class ObjectStorage(Storage):
                 file=shown(prefix),
                 hint="pass the address of each file",
             )
-        prefix = prefix.rstrip("/") + "/"
+        return self._list(prefix.rstrip("/") + "/")
+
+    def _list(self, prefix: str) -> list[str]:
+        """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
             found = sorted(_url(prefix, key, name) for name, _ in store.list(key))

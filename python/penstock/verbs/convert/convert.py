@@ -259,7 +259,7 @@ def write_chosen(
     _refuse_contradictions(asked, options, is_folder, how)
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
-    if kind.info.is_folder and not storage.can_rename:
+    if kind.info.is_folder and not storage.changes_in_place:
         storage.folder_sink(to)  # refuses
     dataset = opened(source, kind, options, how.source, whole_records=whole_records)
     place, folders = _folders(to, is_folder, pieces)
@@ -340,7 +340,7 @@ def _alone(
     storage: Storage, to: str, place: str, folders: Sequence[str]
 ) -> Generator[StoreLock | None]:
     """Lock the target. The value is None if finished files can be renamed."""
-    if storage.can_rename:
+    if storage.changes_in_place:
         with _made(folders), alone_at(to, place):
             yield None
         return
