@@ -23,14 +23,22 @@ Place = Callable[[str], tuple[_core.RemoteStore, str]]
 
 
 class ObjectSink(Sink):
-    """An object being written. `translated` converts the errors of the client for a path."""
+    """An object being written. `translated` converts the errors of the client for a path. `written` is called with the
+    state of the object when it is there."""
 
     def __init__(
-        self, path: str, place: Place, translated: Callable[[str], Any], *, overwrite: bool
+        self,
+        path: str,
+        place: Place,
+        translated: Callable[[str], Any],
+        written: Callable[[str, _core.ObjectState], None],
+        *,
+        overwrite: bool,
     ) -> None:
         self.path = path
         self._place = place
         self._translated = translated
+        self._written = written
         self._overwrite = overwrite
         if not overwrite:
             self._refuse_existing(path)
@@ -64,15 +72,16 @@ class ObjectSink(Sink):
         with self._translated(self.path):
             if size <= _PUT_BYTES:
                 self._file.seek(0)
-                store.put(key, self._file.read(), create=not self._overwrite)
+                state = store.put(key, self._file.read(), create=not self._overwrite)
             else:
-                self._upload(store, key, size)
+                state = self._upload(store, key, size)
+        self._written(self.path, state)
         self._file.close()
 
     def abort(self) -> None:
         self._file.close()
 
-    def _upload(self, store: _core.RemoteStore, key: str, size: int) -> None:
+    def _upload(self, store: _core.RemoteStore, key: str, size: int) -> _core.ObjectState:
         length = max(_PART_BYTES, -(-size // _MOST_PARTS))
         upload = store.upload(key)
 
@@ -83,7 +92,7 @@ class ObjectSink(Sink):
             if not self._overwrite:
                 # A race remains: stores cannot complete an upload on condition that there is no object.
                 self._refuse_existing(self.path)
-            upload.complete()
+            return upload.complete()
         except BaseException:
             upload.abort()
             raise

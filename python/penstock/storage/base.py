@@ -158,10 +158,25 @@ class Storage(ABC):
         """Whether there is a file with this path."""
         ...
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for
-        storage with slow access; by default it does nothing."""
+    def look_beside(self, paths: Sequence[str]) -> None:
+        """Find out which of penstock's own files there are next to these files, for all together, and begin to open the
+        first. `list`, `begin` and `source` then need no requests for files that are not there. This is for storage
+        with slow access; by default it does nothing."""
+        del paths
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        """`Source.identity` of a file."""
+        source = self.source(path)
+        try:
+            return source.identity()
+        finally:
+            source.close()
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
+        any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""
         del paths, length
+        return False
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:

@@ -9,17 +9,26 @@ Threads that wait for requests need no core, so readers use more of them (`reads
 
 from __future__ import annotations
 
+import errno
 import os
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
-from penstock.errors import UnsupportedError, shown
+from penstock.engine.pipeline import in_order
+from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.storage._listings import Listings, own_prefixes
 from penstock.storage._object_sink import ObjectSink
-from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
+from penstock.storage._object_source import (
+    AHEAD,
+    HEAD_BYTES,
+    Claim,
+    ObjectSource,
+    identity_of,
+    translated,
+)
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
@@ -46,8 +55,7 @@ class ObjectStorage(Storage):
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
         self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
-        self._listings: dict[str, list[str]] = {}
-        """What was listed so far, by prefix."""
+        self._listings = Listings()
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
         self._pid = os.getpid()
@@ -66,20 +74,44 @@ class ObjectStorage(Storage):
                 self._stores[url.container] = found
         return found, url.key
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        size = max(length or 0, HEAD_BYTES)
+    def look_beside(self, paths: Sequence[str]) -> None:
+        wanted = [path for path in paths if is_url(path) and not is_web(path)]
+        prefixes = [p for p in own_prefixes(wanted) if not self._listings.covers(p)]
+        if prefixes:
+            self.begin(paths[:1])
+
+        def listed(prefix: str) -> Iterator[None]:
+            try:
+                self._list(prefix)
+            except StorageError as error:
+                if error.errno != errno.EACCES:
+                    raise
+                self._listings.add(prefix, None)
+            yield None
+
+        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
+            pass
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        size = length or HEAD_BYTES
+        is_begun = False
         for path in paths:
+            if not is_url(path) or self._is_missing(path):
+                continue
             with self._lock:
                 self._forget_after_fork()
-                if not is_url(path) or path in self._opening or path in self._states:
+                if path in self._opening or path in self._states:
+                    is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
-                return
+                return is_begun
+            is_begun = True
             store, key = self.store(path)
             with translated(path):
                 opening = store.first(key, 0, size), claim
             with self._lock:
                 self._opening[path] = opening
+        return is_begun
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         """Open an object. As long as this storage is used, the same path is the same state of the object."""
@@ -91,6 +123,8 @@ class ObjectStorage(Storage):
                 file=shown(path),
                 hint="leave out mmap=True",
             )
+        if self._is_missing(path):
+            raise FileNotFoundError(errno.ENOENT, "no such object", shown(path))
         store, key = self.store(path)
         with self._lock:
             self._forget_after_fork()
@@ -118,7 +152,20 @@ class ObjectStorage(Storage):
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
         refuse_web_target(path)
-        return ObjectSink(path, self.store, translated, overwrite=overwrite)
+        return ObjectSink(path, self.store, translated, self._written, overwrite=overwrite)
+
+    def _written(self, path: str, state: _core.ObjectState) -> None:
+        """Know the state of an object that was written."""
+        with self._lock:
+            self._states[path] = state
+            self._heads.pop(path, None)
+            self._opening.pop(path, None)
+        self._listings.add_file(path)
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        with self._lock:
+            state = self._states.get(path)
+        return super().identity(path) if state is None else identity_of(state)
 
     def exists(self, path: str) -> bool:
         if not is_url(path):
@@ -138,10 +185,8 @@ class ObjectStorage(Storage):
         if is_web(folder):
             return []
         folder = folder.rstrip("/") + "/"
-        with self._lock:
-            listed = next((p for p in self._listings if folder.startswith(p)), None)
-            found = [] if listed is None else _between(self._listings[listed], folder)
-        if listed is None:
+        found = self._listings.below(folder)
+        if found is None:
             store, key = self.store(folder)
             with translated(folder):
                 found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
@@ -156,13 +201,19 @@ class ObjectStorage(Storage):
                 file=shown(prefix),
                 hint="pass the address of each file",
             )
-        prefix = prefix.rstrip("/") + "/"
+        return self._list(prefix.rstrip("/") + "/")
+
+    def _list(self, prefix: str) -> list[str]:
+        """Full paths of all objects that begin with this prefix, sorted."""
         store, key = self.store(prefix)
         with translated(prefix):
             found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
-        with self._lock:
-            self._listings[prefix] = found
+        self._listings.add(prefix, found)
         return found
+
+    def _is_missing(self, path: str) -> bool:
+        """Whether this is a file of penstock's own, and a listing has shown that there is none."""
+        return is_own(os.path.basename(path)) and self._listings.lacks(path)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
@@ -173,13 +224,6 @@ class ObjectStorage(Storage):
 def _url(folder: str, prefix: str, key: str) -> str:
     """The full path of a key, in a folder whose own key is `prefix`."""
     return folder[: len(folder) - len(prefix)] + key
-
-
-def _between(paths: Sequence[str], folder: str) -> list[str]:
-    """Those of the sorted paths that begin with `folder`."""
-    first = bisect_left(paths, folder)
-    last = bisect_left(paths, folder + "\U0010ffff")
-    return list(paths[first:last])
 
 
 def refuse_web_target(path: str) -> None:

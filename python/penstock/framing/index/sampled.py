@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.storage.base import Source
 
 WHOLE_BYTES = 1 << 20
@@ -24,6 +26,6 @@ def sample_of(source: Source) -> bytes:
         last = source.size - SAMPLE_BYTES
         ranges = [(i * last // (SAMPLES - 1), SAMPLE_BYTES) for i in range(SAMPLES)]
         ranges.append((source.size - TAIL_BYTES, TAIL_BYTES))
-    for start, length in ranges:
-        digest.update(source.read(start, length).to_bytes())
+    starts, lengths = (pa.array(values, pa.uint64()) for values in zip(*ranges, strict=True))
+    digest.update(source.gather(starts, lengths).to_bytes())
     return digest.digest()
