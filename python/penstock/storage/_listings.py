@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from penstock.engine.locks import Lock
@@ -25,12 +25,11 @@ class Listings:
         with self._lock:
             self._found[prefix] = None if paths is None else list(paths)
 
-    def add_file(self, path: str) -> None:
-        """Add a file that was written since."""
+    def forget(self, path: str) -> None:
+        """Forget the listings in which this file would be."""
         with self._lock:
-            for prefix, found in self._found.items():
-                if found is not None and path.startswith(prefix) and not _has(found, path):
-                    insort(found, path)
+            for prefix in [prefix for prefix in self._found if path.startswith(prefix)]:
+                del self._found[prefix]
 
     def covers(self, start: str) -> bool:
         """Whether all files that begin with `start` were listed, or may not be listed."""

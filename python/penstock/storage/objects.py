@@ -9,8 +9,8 @@ Threads that wait for requests need no core, so readers use more of them (`reads
 
 from __future__ import annotations
 
-import errno
 import os
+import errno
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
 from penstock.errors import StorageError, UnsupportedError, shown
 from penstock.storage._listings import Listings, own_prefixes
-from penstock.storage._object_sink import ObjectSink
+from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
 from penstock.storage._object_source import (
     AHEAD,
     HEAD_BYTES,
@@ -29,7 +29,7 @@ from penstock.storage._object_source import (
     identity_of,
     translated,
 )
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -152,20 +152,88 @@ class ObjectStorage(Storage):
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
         refuse_web_target(path)
+        self._forget(path)
         return ObjectSink(path, self.store, translated, self._written, overwrite=overwrite)
 
     def _written(self, path: str, state: _core.ObjectState) -> None:
         """Know the state of an object that was written."""
+        self._forget(path)
         with self._lock:
             self._states[path] = state
-            self._heads.pop(path, None)
-            self._opening.pop(path, None)
-        self._listings.add_file(path)
 
     def identity(self, path: str) -> tuple[int, int, int, int]:
         with self._lock:
             state = self._states.get(path)
         return super().identity(path) if state is None else identity_of(state)
+
+    def num_bytes(self, path: str) -> int:
+        return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
+
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        if not is_url(path):
+            return self._local.stream(path, overwrite=overwrite)
+        refuse_web_target(path)
+        self._forget(path)
+        return StreamedSink(path, self.store, translated, self._written, overwrite=overwrite)
+
+    def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+        if not is_url(path):
+            return self._local.sink_for(path, data_path, overwrite=overwrite)
+        return self.sink(path, overwrite=overwrite)
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        if not is_url(path):
+            self._local.make_folder(path, like=like)
+
+    def state(self, path: str) -> State | None:
+        if not is_url(path):
+            return self._local.state(path)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                found = store.head(key)
+        except FileNotFoundError:
+            return None
+        return [found.size, found.etag or found.version or str(found.modified_ms)]
+
+    def remove(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove(path)
+            return
+        self._forget(path)
+        store, key = self.store(path)
+        with translated(path):
+            store.delete(key)
+
+    def remove_empty_folder(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove_empty_folder(path)
+
+    def give_up(self, path: str) -> None:
+        if is_url(path):
+            give_up(path, self.store, translated)
+        else:
+            self._local.give_up(path)
+
+    def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
+        if not is_url(path):
+            self._local.save(path, data, overwrite=overwrite)
+            return
+        refuse_web_target(path)
+        self._forget(path)
+        store, key = self.store(path)
+        with translated(path):
+            store.put(key, data, create=not overwrite)
+
+    def load(self, path: str, most: int) -> bytes | None:
+        if not is_url(path):
+            return self._local.load(path, most)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                return store.first(key, 0, most).wait().to_bytes()
+        except FileNotFoundError:
+            return None
 
     def exists(self, path: str) -> bool:
         if not is_url(path):
@@ -190,8 +258,20 @@ class ObjectStorage(Storage):
             store, key = self.store(folder)
             with translated(folder):
                 found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
-        names = (path for path in found if "/" not in path[len(folder) :])
+        # An empty object may mark the folder itself.
+        names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
+
+    def own_files(self, folder: str) -> list[str]:
+        if not is_url(folder):
+            return self._local.own_files(folder)
+        if is_web(folder):
+            return []
+        begin = folder.rstrip("/") + "/."
+        store, key = self.store(begin)
+        with translated(folder):
+            found = [_url(begin, key, name) for name, _ in store.list_folder(key)[0]]
+        return sorted(path for path in found if is_own(os.path.basename(path)))
 
     def list_below(self, prefix: str) -> list[str]:
         """Full paths of all objects in a folder and the folders below it, sorted."""
@@ -204,7 +284,7 @@ class ObjectStorage(Storage):
         return self._list(prefix.rstrip("/") + "/")
 
     def _list(self, prefix: str) -> list[str]:
-        """Full paths of all objects that begin with this prefix, sorted."""
+        """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
             found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
@@ -214,6 +294,14 @@ class ObjectStorage(Storage):
     def _is_missing(self, path: str) -> bool:
         """Whether this is a file of penstock's own, and a listing has shown that there is none."""
         return is_own(os.path.basename(path)) and self._listings.lacks(path)
+
+    def _forget(self, path: str) -> None:
+        """Forget what is known about an object that is about to be written or removed."""
+        with self._lock:
+            self._states.pop(path, None)
+            self._heads.pop(path, None)
+            self._opening.pop(path, None)
+        self._listings.forget(path)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
