@@ -27,7 +27,6 @@ class Overlays:
 
     def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
         cache = BlockCache()
-        storage.will_list(list(map(folder_of, paths)))
         self._shards = list(
             in_order(
                 [lambda: iter(paths)],

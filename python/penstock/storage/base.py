@@ -230,9 +230,6 @@ class Storage(ABC):
     def remove_empty_folder(self, path: str) -> None:
         """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
 
-    def will_list(self, folders: Sequence[str]) -> None:
-        """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
-
     def give_up(self, path: str) -> None:
         """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
         none."""
@@ -259,10 +256,21 @@ class Storage(ABC):
         finally:
             source.close()
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for
-        storage with slow access; by default it does nothing."""
+    def look_beside(self, paths: Sequence[str]) -> None:
+        """Find out which of penstock's own files there are next to these files, for all together, and begin to open the
+        first. `list`, `begin` and `source` then need no requests for files that are not there. This is for storage
+        with slow access; by default it does nothing."""
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        """`Source.identity` of a file, as it is or was opened."""
+        with closing(self.source(path)) as source:
+            return source.identity()
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
+        any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""
         del paths, length
+        return False
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:

@@ -10,16 +10,25 @@ Threads that wait for requests need no core, so readers use more of them (`reads
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
+import errno
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
-from penstock.errors import UnsupportedError, shown
+from penstock.engine.pipeline import in_order
+from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.storage._listings import Listings, own_prefixes
 from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
-from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
+from penstock.storage._object_source import (
+    AHEAD,
+    HEAD_BYTES,
+    Claim,
+    ObjectSource,
+    identity_of,
+    translated,
+)
 from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
@@ -46,8 +55,7 @@ class ObjectStorage(Storage):
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
         self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
-        self._listings: dict[str, list[str]] = {}
-        """What was listed so far, by prefix."""
+        self._listings = Listings()
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
         self._pid = os.getpid()
@@ -66,20 +74,44 @@ class ObjectStorage(Storage):
                 self._stores[url.container] = found
         return found, url.key
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        size = max(length or 0, HEAD_BYTES)
+    def look_beside(self, paths: Sequence[str]) -> None:
+        wanted = [path for path in paths if is_url(path) and not is_web(path)]
+        prefixes = [p for p in own_prefixes(wanted) if not self._listings.covers(p)]
+        if prefixes:
+            self.begin(paths[:1])
+
+        def listed(prefix: str) -> Iterator[None]:
+            try:
+                self._list(prefix)
+            except StorageError as error:
+                if error.errno != errno.EACCES:
+                    raise
+                self._listings.add(prefix, None)
+            yield None
+
+        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
+            pass
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        size = length or HEAD_BYTES
+        is_begun = False
         for path in paths:
+            if not is_url(path) or self._is_missing(path):
+                continue
             with self._lock:
                 self._forget_after_fork()
-                if not is_url(path) or path in self._opening or path in self._states:
+                if path in self._opening or path in self._states:
+                    is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
-                return
+                return is_begun
+            is_begun = True
             store, key = self.store(path)
             with translated(path):
                 opening = store.first(key, 0, size), claim
             with self._lock:
                 self._opening[path] = opening
+        return is_begun
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         """Open an object. As long as this storage is used, the same path is the same state of the object."""
@@ -91,6 +123,8 @@ class ObjectStorage(Storage):
                 file=shown(path),
                 hint="leave out mmap=True",
             )
+        if self._is_missing(path):
+            raise FileNotFoundError(errno.ENOENT, "no such object", shown(path))
         store, key = self.store(path)
         with self._lock:
             self._forget_after_fork()
@@ -119,7 +153,18 @@ class ObjectStorage(Storage):
             return self._local.sink(path, overwrite=overwrite)
         refuse_web_target(path)
         self._forget(path)
-        return ObjectSink(path, self.store, translated, overwrite=overwrite)
+        return ObjectSink(path, self.store, translated, self._written, overwrite=overwrite)
+
+    def _written(self, path: str, state: _core.ObjectState) -> None:
+        """Know the state of an object that was written."""
+        self._forget(path)
+        with self._lock:
+            self._states[path] = state
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        with self._lock:
+            state = self._states.get(path)
+        return super().identity(path) if state is None else identity_of(state)
 
     def num_bytes(self, path: str) -> int:
         return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
@@ -129,7 +174,7 @@ class ObjectStorage(Storage):
             return self._local.stream(path, overwrite=overwrite)
         refuse_web_target(path)
         self._forget(path)
-        return StreamedSink(path, self.store, translated, overwrite=overwrite)
+        return StreamedSink(path, self.store, translated, self._written, overwrite=overwrite)
 
     def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
         if not is_url(path):
@@ -208,29 +253,14 @@ class ObjectStorage(Storage):
         if is_web(folder):
             return []
         folder = folder.rstrip("/") + "/"
-        with self._lock:
-            listed = next((p for p in self._listings if folder.startswith(p)), None)
-            found = [] if listed is None else _between(self._listings[listed], folder)
-        if listed is None:
+        found = self._listings.below(folder)
+        if found is None:
             store, key = self.store(folder)
             with translated(folder):
                 found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
         # An empty object may mark the folder itself.
         names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
-
-    def will_list(self, folders: Sequence[str]) -> None:
-        """List all of these folders that have the same parent by one request for the common part of their names."""
-        parents: dict[str, list[str]] = {}
-        for folder in folders:
-            if is_url(folder) and not is_web(folder):
-                parents.setdefault(os.path.dirname(folder), []).append(folder)
-        for same in parents.values():
-            common = os.path.commonprefix(same)  # noqa: RUF071  it may end within a name
-            with self._lock:
-                is_listed = any(common.startswith(prefix) for prefix in self._listings)
-            if len(same) > 1 and not is_listed:
-                self._list(common)
 
     def own_files(self, folder: str) -> list[str]:
         if not is_url(folder):
@@ -258,9 +288,12 @@ class ObjectStorage(Storage):
         store, key = self.store(prefix)
         with translated(prefix):
             found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
-        with self._lock:
-            self._listings[prefix] = found
+        self._listings.add(prefix, found)
         return found
+
+    def _is_missing(self, path: str) -> bool:
+        """Whether this is a file of penstock's own, and a listing has shown that there is none."""
+        return is_own(os.path.basename(path)) and self._listings.lacks(path)
 
     def _forget(self, path: str) -> None:
         """Forget what is known about an object that is about to be written or removed."""
@@ -268,8 +301,7 @@ class ObjectStorage(Storage):
             self._states.pop(path, None)
             self._heads.pop(path, None)
             self._opening.pop(path, None)
-            for prefix in [prefix for prefix in self._listings if path.startswith(prefix)]:
-                del self._listings[prefix]
+        self._listings.forget(path)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
@@ -280,13 +312,6 @@ class ObjectStorage(Storage):
 def _url(folder: str, prefix: str, key: str) -> str:
     """The full path of a key, in a folder whose own key is `prefix`."""
     return folder[: len(folder) - len(prefix)] + key
-
-
-def _between(paths: Sequence[str], folder: str) -> list[str]:
-    """Those of the sorted paths that begin with `folder`."""
-    first = bisect_left(paths, folder)
-    last = bisect_left(paths, folder + "\U0010ffff")
-    return list(paths[first:last])
 
 
 def refuse_web_target(path: str) -> None:
