@@ -152,7 +152,8 @@ class Storage(ABC):
     raises an UnsupportedError."""
 
     changes_in_place: bool = False
-    """Whether a file can be replaced while others wait for it, under a lock, as verbs with `in_place=True` do."""
+    """Whether a finished file can be renamed, and a file be replaced under a lock while others wait for it, as verbs with
+    `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -222,6 +223,15 @@ class Storage(ABC):
         except (FileNotFoundError, KeyError):
             return None
         return [source.size, *source.identity()]
+
+    def opened_state(self, path: str) -> State | None:
+        """The state of a file as this storage opens it."""
+        return self.state(path)
+
+    def written(self, path: str) -> float | None:
+        """When a file was last written, in seconds by the clock of the storage. None if there is no file or no clock."""
+        del path
+        return None
 
     def remove(self, path: str) -> None:
         """Remove a file for good. It is no error if there is none."""

@@ -188,13 +188,25 @@ class ObjectStorage(Storage):
     def state(self, path: str) -> State | None:
         if not is_url(path):
             return self._local.state(path)
+        found = self._head(path)
+        return None if found is None else _facts(found)
+
+    def opened_state(self, path: str) -> State | None:
+        with self._lock:
+            found = self._states.get(path)
+        return self.state(path) if found is None else _facts(found)
+
+    def written(self, path: str) -> float | None:
+        found = self._head(path) if is_url(path) else None
+        return None if found is None or found.modified_ms is None else found.modified_ms / 1000
+
+    def _head(self, path: str) -> _core.ObjectState | None:
         store, key = self.store(path)
         try:
             with translated(path):
-                found = store.head(key)
+                return store.head(key)
         except FileNotFoundError:
             return None
-        return [found.size, found.etag or found.version or str(found.modified_ms)]
 
     def remove(self, path: str) -> None:
         if not is_url(path):
@@ -238,13 +250,7 @@ class ObjectStorage(Storage):
     def exists(self, path: str) -> bool:
         if not is_url(path):
             return self._local.exists(path)
-        store, key = self.store(path)
-        try:
-            with translated(path):
-                store.head(key)
-        except FileNotFoundError:
-            return False
-        return True
+        return self._head(path) is not None
 
     def list(self, folder: str) -> list[str]:
         """Full paths of the objects directly in a folder, sorted, without penstock's own. A web server lists none."""
@@ -252,8 +258,9 @@ class ObjectStorage(Storage):
             return self._local.list(folder)
         if is_web(folder):
             return []
+        is_ours = is_own(os.path.basename(folder.rstrip("/")))  # others of our kind change it
         folder = folder.rstrip("/") + "/"
-        found = self._listings.below(folder)
+        found = None if is_ours else self._listings.below(folder)
         if found is None:
             store, key = self.store(folder)
             with translated(folder):
@@ -307,6 +314,10 @@ class ObjectStorage(Storage):
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._opening.clear()
+
+
+def _facts(found: _core.ObjectState) -> State:
+    return [found.size, found.etag or found.version or str(found.modified_ms)]
 
 
 def _url(folder: str, prefix: str, key: str) -> str:
