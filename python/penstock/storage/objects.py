@@ -18,9 +18,11 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
+from penstock.storage._cached import CachedObjects
 from penstock.storage._object_sink import ObjectSink
 from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
 from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -37,11 +39,15 @@ class ObjectStorage(Storage):
 
     Args:
         options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
+        cache: keeps what was read on a local disk.
     """
 
     reads_at_once = READS_AT_ONCE
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+    ) -> None:
+        self.cached = None if cache is None else CachedObjects(cache)
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
@@ -54,7 +60,7 @@ class ObjectStorage(Storage):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectStorage, (self.options,)
+        return ObjectStorage, (self.options, None if self.cached is None else self.cached.cache)
 
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
@@ -67,7 +73,8 @@ class ObjectStorage(Storage):
         return found, url.key
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        size = max(length or 0, HEAD_BYTES)
+        # With a cache, what follows the first bytes may be on this machine already.
+        size = HEAD_BYTES if self.cached is not None else max(length or 0, HEAD_BYTES)
         for path in paths:
             with self._lock:
                 self._forget_after_fork()
@@ -103,6 +110,8 @@ class ObjectStorage(Storage):
             state = fetch.state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
+            if self.cached is not None and self.cached.has_start(path, state.size):
+                return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
         head = (
             first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
@@ -112,7 +121,8 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        return ObjectSource(self, store, path, key, state, first)
+        source = ObjectSource(self, store, path, key, state, first)
+        return source if self.cached is None else self.cached.view(source, path)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
@@ -193,10 +203,10 @@ def refuse_web_target(path: str) -> None:
 
 
 def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None
+    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options) if any(map(is_url, _texts(source))) else LocalStorage()
+    return ObjectStorage(options, cache) if any(map(is_url, _texts(source))) else LocalStorage()
 
 
 def _texts(source: Any) -> Iterator[str]:
