@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import heapq
-import os
 import re
 import threading
 import time
@@ -29,7 +28,8 @@ from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import PenstockError, shown
 from penstock.storage._cache_files import BLOCK_BYTES, Block, Kept
-from penstock.storage._object_source import HEAD_BYTES, ObjectSource
+from penstock.storage._object_source import HEAD_BYTES
+from penstock.storage._whole_blocks import WholeBlocks
 from penstock.storage.base import Source, SourceView
 from penstock.storage.cache import Cache
 
@@ -41,14 +41,13 @@ _FIRST_BYTES = 64 << 10
 _BULK_BYTES = 1 << 20
 """If a read needs so many bytes of a block, it requests the whole block."""
 _BULK_IN_ORDER = 64 << 10
-"""The same for an object that is read in order."""
+"""The same for all blocks of a read in order, from this length on."""
 _ADJOINING_BYTES = 1 << 20
 """A read that begins so near behind the last one is one in order."""
 _LOOP_BYTES = 256 << 10
 """When so many bytes of an object were missing, its blocks are filled. Opening it needs fewer."""
 _FULL_SECONDS = 60.0
 """How long nothing is written after the cache was full of blocks that are in use."""
-_POLL_SECONDS = 0.02
 _EXIT_SECONDS = 10.0
 _EMPTY = _core.Buffer.from_bytes(b"")
 _Place = tuple[str, int, bytes]
@@ -112,10 +111,10 @@ class CachedObjects:
             with self._lock:
                 self._keys[path] = tag, key
         view = CachedSource(source, key, self)
-        if 0 < source.size <= len(first := source.first_bytes()) and not self.cache.files.has(
-            view.block(0)
+        if 0 < source.size <= len(first := source.first_bytes()) and not self.has(
+            view.blocks.block(0)
         ):
-            self.keep(view.block(0), first.slice(0, source.size))
+            self.keep(view.blocks.block(0), first.slice(0, source.size))
         return view
 
     def has_start(self, path: str, size: int) -> bool:
@@ -123,7 +122,7 @@ class CachedObjects:
         with self._lock:
             key = self._keys.get(path)
         block = None if key is None else Block(key[1], 0, min(size, BLOCK_BYTES))
-        return block is not None and self.cache.files.has(block)
+        return block is not None and self.has(block)
 
     # -- blocks -----------------------------------------------------------------------------------
 
@@ -131,6 +130,10 @@ class CachedObjects:
     def accepts(self) -> bool:
         """Whether blocks can be written."""
         return not self.cache.is_stopped and time.monotonic() >= self._full_until
+
+    def has(self, block: Block) -> bool:
+        """Whether there is a file for this block."""
+        return self.cache.files.has(block)
 
     def read(self, block: Block, ranges: Sequence[tuple[int, int]]) -> list[_core.Buffer] | None:
         """Ranges of a block; None if the cache does not have it."""
@@ -193,7 +196,7 @@ class CachedObjects:
             source = self._sources[place]
         try:
             # The loop meets the same error, if it needs these bytes.
-            with suppress(OSError, PenstockError, _core.StoreError):
+            with suppress(OSError, PenstockError):
                 self._fill(source, place[1])
         finally:
             with self._lock:
@@ -201,9 +204,9 @@ class CachedObjects:
         return True
 
     def _fill(self, source: CachedSource, number: int) -> None:
-        block = source.block(number)
-        if not self.cache.files.has(block):
-            data = source.whole(number, self._stopped)
+        block = source.blocks.block(number)
+        if not self.has(block):
+            data = source.blocks.alone(number, self._stopped)
             if data is not None:
                 self.keep(block, data)
 
@@ -239,19 +242,13 @@ class CachedSource(SourceView):
     def __init__(self, source: Source, key: bytes, objects: CachedObjects) -> None:
         super().__init__(source)
         self.key = key
+        self.blocks = WholeBlocks(source, key, objects)
         self._objects = objects
         self._is_in_order = False
         self._reached = 0
         self._missed_bytes = 0
         self._touched: set[int] = set()
         self._lock = Lock()
-        self._coming: dict[int, threading.Event] = {}
-        self._pid = os.getpid()
-
-    def block(self, number: int) -> Block:
-        """A block of this object."""
-        start = number * BLOCK_BYTES
-        return Block(self.key, number, min(BLOCK_BYTES, self.size - start))
 
     def read_in_order(self) -> None:
         self._is_in_order = True
@@ -263,7 +260,8 @@ class CachedSource(SourceView):
             return _EMPTY
         adjoins = 0 <= start - self._reached <= _ADJOINING_BYTES and self._reached > 0
         self._reached = end
-        parts = self._parts([(start, end)], is_in_order=adjoins or self._is_in_order)
+        is_in_order = (adjoins or self._is_in_order) and end - start >= _BULK_IN_ORDER
+        parts = self._parts([(start, end)], is_in_order=is_in_order)
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
@@ -273,17 +271,9 @@ class CachedSource(SourceView):
             return self._source.gather(starts, lengths)
         return _core.Buffer.join(self._parts(ranges, is_in_order=False))
 
-    def whole(self, number: int, stopped: threading.Event) -> _core.Buffer | None:
-        """Request a whole block. None if `stopped` was set meanwhile."""
-        start, length = number * BLOCK_BYTES, self.block(number).num_bytes
-        if not isinstance(self._source, ObjectSource):
-            return self._source.read(start, length)
-        fetch = self._source.begin([start], [length])
-        # Polled: the interpreter cannot exit while a thread waits in the core.
-        while not fetch.ready():
-            if stopped.wait(_POLL_SECONDS):
-                return None
-        return fetch.wait()
+    def close(self) -> None:
+        self.blocks.close()
+        super().close()
 
     def _parts(self, ranges: Sequence[tuple[int, int]], *, is_in_order: bool) -> list[_core.Buffer]:
         """The bytes of these ranges, in one or more parts each."""
@@ -300,7 +290,7 @@ class CachedSource(SourceView):
         for number, inside in blocks.items():
             base = number * BLOCK_BYTES
             these = [(cuts[at][0] - base, cuts[at][1] - base) for at in inside]
-            kept = self._objects.read(self.block(number), these)
+            kept = self._objects.read(self.blocks.block(number), these)
             if kept is None:
                 missing[number] = inside
                 continue
@@ -319,7 +309,8 @@ class CachedSource(SourceView):
         is_in_order: bool,
     ) -> None:
         """Find the cuts that are in missing blocks. `missing` has the numbers of those in each block."""
-        whole = self._whole(self._bulk(missing, cuts, is_in_order=is_in_order))
+        bulk = self._bulk(missing, cuts, is_in_order=is_in_order)
+        whole = self.blocks.get(bulk, is_in_order=is_in_order) if bulk else {}
         for number, data in whole.items():
             for at in missing[number]:
                 low, high = cuts[at]
@@ -340,11 +331,10 @@ class CachedSource(SourceView):
         """The missing blocks that are requested as a whole."""
         if not self._objects.accepts:
             return []
-        least = _BULK_IN_ORDER if is_in_order else _BULK_BYTES
         found: list[int] = []
         for number, inside in missing.items():
             num_bytes = sum(cuts[at][1] - cuts[at][0] for at in inside)
-            if num_bytes >= min(least, self.block(number).num_bytes):
+            if is_in_order or num_bytes >= min(_BULK_BYTES, self.blocks.block(number).num_bytes):
                 found.append(number)
         return found
 
@@ -379,58 +369,11 @@ class CachedSource(SourceView):
             at += high - low
         return found
 
-    def _whole(self, numbers: Sequence[int]) -> dict[int, _core.Buffer]:
-        """Request whole blocks, and keep them. Several threads request each block once."""
-        with self._lock:
-            if self._pid != os.getpid():
-                self._pid = os.getpid()
-                self._coming.clear()
-            mine = [number for number in numbers if number not in self._coming]
-            others = {n: self._coming[n] for n in numbers if n in self._coming}
-            self._coming.update((number, threading.Event()) for number in mine)
-        try:
-            found = self._requested(mine)
-        finally:
-            with self._lock:
-                events = [self._coming.pop(number) for number in mine if number in self._coming]
-            for event in events:
-                event.set()
-        for number, event in others.items():
-            event.wait()
-            block = self.block(number)
-            kept = self._objects.read(block, [(0, block.num_bytes)])
-            if kept is not None:
-                found[number] = kept[0]
-        return found
-
-    def _requested(self, numbers: Sequence[int]) -> dict[int, _core.Buffer]:
-        found: dict[int, _core.Buffer] = {}
-        for run in _runs(numbers):
-            start = run[0] * BLOCK_BYTES
-            end = min((run[-1] + 1) * BLOCK_BYTES, self.size)
-            data = self._source.read(start, end - start)
-            for number in run:
-                block = self.block(number)
-                found[number] = data.slice(number * BLOCK_BYTES - start, block.num_bytes)
-                self._objects.keep(block, found[number])
-        return found
-
 
 def _cuts(start: int, end: int) -> list[tuple[int, int]]:
     """The parts of a range in each block."""
     borders = range((start // BLOCK_BYTES + 1) * BLOCK_BYTES, end, BLOCK_BYTES)
     return list(pairwise([start, *borders, end]))
-
-
-def _runs(numbers: Sequence[int]) -> list[list[int]]:
-    """Numbers that follow one another, together."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return runs
 
 
 def _without_secrets(path: str) -> str:
