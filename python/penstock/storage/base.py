@@ -62,6 +62,16 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
+    def tag(self) -> str | None:
+        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
+        cannot tell. By default it is made of `identity`."""
+        numbers = self.identity()
+        return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the file, as far as they are in memory already; by default none."""
+        return _core.Buffer.from_bytes(b"")
+
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
@@ -98,6 +108,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def tag(self) -> str | None:
+        return self._source.tag()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()

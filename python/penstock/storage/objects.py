@@ -19,6 +19,7 @@ from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
 from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.storage._cached import CachedObjects
 from penstock.storage._listings import Listings, own_prefixes
 from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
 from penstock.storage._object_source import (
@@ -30,6 +31,7 @@ from penstock.storage._object_source import (
     translated,
 )
 from penstock.storage.base import Sink, Source, State, Storage
+from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -46,11 +48,15 @@ class ObjectStorage(Storage):
 
     Args:
         options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
+        cache: keeps what was read on a local disk.
     """
 
     reads_at_once = READS_AT_ONCE
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+    ) -> None:
+        self.cached = None if cache is None else CachedObjects(cache)
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
@@ -62,7 +68,7 @@ class ObjectStorage(Storage):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectStorage, (self.options,)
+        return ObjectStorage, (self.options, None if self.cached is None else self.cached.cache)
 
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
@@ -93,7 +99,12 @@ class ObjectStorage(Storage):
             pass
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
-        size = length or HEAD_BYTES
+        # With a cache, what follows the first bytes may be on this machine already.
+        size = (
+            HEAD_BYTES
+            if self.cached is not None and (length or 0) > HEAD_BYTES
+            else length or HEAD_BYTES
+        )
         is_begun = False
         for path in paths:
             if not is_url(path) or self._is_missing(path):
@@ -137,6 +148,8 @@ class ObjectStorage(Storage):
             state = fetch.state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
+            if self.cached is not None and self.cached.has_start(path, state.size):
+                return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
         head = (
             first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
@@ -146,7 +159,8 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        return ObjectSource(self, store, path, key, state, first)
+        source = ObjectSource(self, store, path, key, state, first)
+        return source if self.cached is None else self.cached.view(source, path)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
@@ -336,10 +350,10 @@ def refuse_web_target(path: str) -> None:
 
 
 def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None
+    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options) if any(map(is_url, _texts(source))) else LocalStorage()
+    return ObjectStorage(options, cache) if any(map(is_url, _texts(source))) else LocalStorage()
 
 
 def _texts(source: Any) -> Iterator[str]:
