@@ -241,10 +241,10 @@ class ObjectSource(Source):
     def identity(self) -> tuple[int, int, int, int]:
         return identity_of(self._state)
 
-    def tag(self) -> str | None:
-        # Two states of an object may have the same weak tag.
+    def state_name(self) -> str | None:
+        # Two states of an object may have the same weak ETag.
         is_weak = self._state.version is None and (self._state.etag or "").startswith("W/")
-        return None if is_weak else super().tag()
+        return None if is_weak else super().state_name()
 
     def first_bytes(self) -> _core.Buffer:
         return self._blocks.first_bytes()

@@ -62,7 +62,7 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
-    def tag(self) -> str | None:
+    def state_name(self) -> str | None:
         """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
         cannot tell. By default it is made of `identity`."""
         numbers = self.identity()
@@ -109,8 +109,8 @@ class SourceView(Source):
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
 
-    def tag(self) -> str | None:
-        return self._source.tag()
+    def state_name(self) -> str | None:
+        return self._source.state_name()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
