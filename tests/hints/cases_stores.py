@@ -16,6 +16,7 @@ import pyarrow as pa
 from steps import Case, Cases
 
 import penstock as ps
+from penstock.storage import LocalStorage
 from remote.servers.nginx import Nginx, nginx
 from remote.servers.seaweed import Seaweed, seaweed
 
@@ -134,7 +135,10 @@ def a_target_in_a_store() -> Case:
         store().client.put(f"{bucket()}/here.parquet", Path("here.parquet").read_bytes())
         assert ids(opened(f"s3://{bucket()}/here.parquet")) == [1, 2, 3]
 
-    return Case(lambda: ps.convert(written(), f"s3://{bucket()}/here.parquet"), advised)
+    here = LocalStorage()
+    return Case(
+        lambda: ps.write({"id": [1]}, f"s3://{bucket()}/here.parquet", storage=here), advised
+    )
 
 
 def a_folder_of_images_in_a_store() -> Case:

@@ -101,7 +101,6 @@ def test_verbs_that_change_objects_say_what_works(url: str) -> None:
     for call in (
         lambda: ps.append({"id": [1], "text": ["a"]}, url),
         lambda: ps.drop_fields(url, ["text"], in_place=True),
-        lambda: ps.convert(url, url.replace("x@4", "y")),
     ):
         with pytest.raises(ps.UnsupportedError) as refused:
             call()
