@@ -28,7 +28,6 @@ READING_DEFAULTS = {
     "limits": None,
     "dialect": "protobuf",
     "infer": None,
-    "storage_options": None,
 }
 
 _OPTIONS = (
@@ -81,7 +80,8 @@ def writing(*, shard_bytes: bool = True) -> Callable[[Function], Function]:
 def source_of(source: Sequence[str], options: dict[str, Any]) -> Any:
     """Remove the reading options from `options`, and return the source: a Dataset opened with them, or a path.
 
-    A path is returned if there are no reading options; `options` then keep those of its store. Payloads can then be copied from TFRecord to TFRecord unparsed.
+    A path is returned if there are no reading options, and `options` keep those of its store. Payloads can then be
+    copied from TFRecord to TFRecord unparsed.
     A command keeps the options that it passes to the API itself out of `options`.
     """
     reads = {word: options.pop(word, default) for word, default in READING_DEFAULTS.items()}
