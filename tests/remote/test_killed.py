@@ -89,7 +89,7 @@ def kill_uploader(seed: int, prefix: str, seaweed: Seaweed, wanted: bytes) -> bo
     target = f"s3://{place}/x.tfrecord"
     was_killed = killed(UPLOADER, target, after=random.Random(seed).uniform(0.02, 0.7))
     assert shards(seaweed, place) in ({}, {"x.tfrecord": wanted})
-    ps.clean(f"s3://{place}/", dry_run=False, older_than=0)
+    ps.clean(f"s3://{place}/", remove=True, older_than=0)
     assert hidden(seaweed, place) == []
     assert open_uploads(seaweed, place) == []
     return was_killed
