@@ -18,6 +18,8 @@ from penstock.errors import UnsupportedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.storage._left import Leftover
+
 
 class Source(ABC):
     """The bytes of one file, read by position. Safe to use from several threads. By default, the checks for changes do
@@ -212,6 +214,15 @@ class Storage(ABC):
     def list(self, folder: str) -> list[str]:
         """Full paths of the files directly in a folder, sorted, without penstock's own files."""
         ...
+
+    def leftovers(self, folder: str) -> Sequence[Leftover]:
+        """What killed processes left directly in a folder. Empty if the storage cannot list it."""
+        del folder
+        return []
+
+    def discard(self, left: Leftover) -> None:
+        """Remove a leftover, and what it stands for."""
+        self.give_up(left.path)
 
     def own_files(self, folder: str) -> Sequence[str]:
         """Full paths of penstock's own files directly in a folder, sorted. Empty if the storage cannot list them."""

@@ -62,11 +62,12 @@ class StoreLock:
             raise self._refused() from None
         self._number = number
         for other in self._numbers():
-            if other > number or (other < number and self._lives(other, probe)):
+            is_dead = other < number and (other in there[-1:] or not self._lives(other, probe))
+            if other != number and not is_dead:
                 self._remove()
                 raise self._refused()
-            if other < number:
-                self._storage.remove(self._path(other))
+            if is_dead:
+                self._bury(other)
         if self._storage.load(self._path(number), _MOST_BYTES) != self._text:
             raise self._refused()  # another process replaced it, in a store that ignores the condition
 
@@ -86,11 +87,19 @@ class StoreLock:
         text = self._storage.load(path, _MOST_BYTES)
         if text is None:
             return False
-        is_here = _lives_here(_holder(text))
+        is_here = lives_here(text)
         if is_here is not None:
             return is_here
         written, now = self._storage.written(path), self._storage.written(probe)
         return written is None or now is None or now - written < STALE_SECONDS
+
+    def _bury(self, number: int) -> None:
+        """Remove the lock of a dead process, and its mark on this machine."""
+        path = self._path(number)
+        holder = _holder(self._storage.load(path, _MOST_BYTES) or b"")
+        self._storage.remove(path)
+        with suppress(OSError):
+            os.unlink(_mark(holder))
 
     # -- holding it -------------------------------------------------------------------------------
 
@@ -191,8 +200,9 @@ def _alive_here(holder: str) -> Generator[None]:
             os.close(file)
 
 
-def _lives_here(holder: str) -> bool | None:
-    """Whether the process is alive; None if it does not seem to be one of this machine."""
+def lives_here(text: bytes) -> bool | None:
+    """Whether the holder of a lock with this text is alive; None if it does not seem to be a process of this machine."""
+    holder = _holder(text)
     if not holder:
         return None
     try:
@@ -200,11 +210,8 @@ def _lives_here(holder: str) -> bool | None:
     except OSError:
         return None
     try:
-        if not journal.lock(file):
-            return True
-        os.unlink(_mark(holder))
+        return not journal.lock(file)
     except OSError:
         return None
     finally:
         os.close(file)
-    return False
