@@ -32,7 +32,7 @@ from penstock.storage._object_source import (
 )
 from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.cache import Cache
-from penstock.storage.hidden import is_own
+from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
 from penstock.storage.urls import is_url, is_web, split_url
@@ -272,9 +272,9 @@ class ObjectStorage(Storage):
             return self._local.list(folder)
         if is_web(folder):
             return []
-        is_ours = is_own(os.path.basename(folder.rstrip("/")))  # others of our kind change it
+        is_job = os.path.basename(folder.rstrip("/")).startswith(JOB_PREFIX)  # others change it
         folder = folder.rstrip("/") + "/"
-        found = None if is_ours else self._listings.below(folder)
+        found = None if is_job else self._listings.below(folder)
         if found is None:
             store, key = self.store(folder)
             with translated(folder):
