@@ -135,9 +135,10 @@ def open(
         place,
         is_folder=is_folder,
         follow_links=follows,
+        as_table=format is not None,
         is_inside=partial(_set_split, split, format, options),
     )
-    if format is None:
+    if sets and format is None:
         paths, skipped = without_foreign(paths, skipped, sets, place, damage)
     call = {
         "source": paths,
@@ -149,7 +150,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": folders_with_keys(source, paths) if hive is None else hive,
+        "hive": bool(sets) and folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": None if storage is None and isinstance(place, LocalStorage) else place,
         "format_options": options,

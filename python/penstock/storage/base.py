@@ -10,12 +10,31 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import _core
+from penstock.errors import ChangedError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class FileState(NamedTuple):
+    """What identifies one state of a file. A storage that does not report one of these leaves it None."""
+
+    size: int
+    etag: str | None = None
+    version: str | None = None
+    modified_ns: int | None = None
+
+    def fits(self, other: FileState) -> bool:
+        """Whether both may be the same state: the size is the same, and the best sign that both have."""
+        if self.size != other.size:
+            return False
+        for mine, its in zip(self[1:], other[1:], strict=True):
+            if mine is not None and its is not None:
+                return mine == its
+        return True
 
 
 class Source(ABC):
@@ -55,6 +74,10 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
+    def state(self) -> FileState:
+        """What identifies the state that was opened."""
+        return FileState(self.size)
+
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
@@ -87,6 +110,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def state(self) -> FileState:
+        return self._source.state()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
@@ -157,6 +183,23 @@ class Storage(ABC):
     def exists(self, path: str) -> bool:
         """Whether there is a file with this path."""
         ...
+
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open a file, if it is in this state; else raise ChangedError."""
+        source = self.source(path, mmap=mmap)
+        found = source.state()
+        if not state.fits(found):
+            source.close()
+            raise ChangedError("the file is in another state", file=shown(path))
+        return source
+
+    def state(self, path: str) -> FileState:
+        """What identifies the present state of a file. Raises FileNotFoundError if there is none."""
+        source = self.source(path)
+        try:
+            return source.state()
+        finally:
+            source.close()
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> None:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for

@@ -19,8 +19,16 @@ from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
 from penstock.storage._object_sink import ObjectSink
-from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage._object_source import (
+    AHEAD,
+    HEAD_BYTES,
+    Claim,
+    ObjectSource,
+    object_state,
+    state_of,
+    translated,
+)
+from penstock.storage.base import FileState, Sink, Source, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -48,6 +56,8 @@ class ObjectStorage(Storage):
         self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
         self._listings: dict[str, list[str]] = {}
         """What was listed so far, by prefix."""
+        self._listed: dict[str, dict[str, _core.ObjectState]] = {}
+        """The states of the objects of each listing, by the rest of their paths."""
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
         self._pid = os.getpid()
@@ -114,6 +124,41 @@ class ObjectStorage(Storage):
                 self._heads.popitem(last=False)
         return ObjectSource(self, store, path, key, state, first)
 
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open an object by a request for this state only. An older version is read, if the store keeps it."""
+        if not is_url(path) or mmap:
+            return super().pinned(path, state, mmap=mmap)
+        with self._lock:
+            self._forget_after_fork()
+            known, opening = self._states.get(path), self._opening.get(path)
+        if known is None and opening is not None:
+            with translated(path, is_open=True):
+                opening[0].wait()
+            known = opening[0].state
+        if known is None or not state.fits(state_of(known)):
+            with self._lock:
+                self._opening.pop(path, None)
+                self._heads.pop(path, None)
+                self._states[path] = object_state(state)
+        try:
+            return self.source(path)
+        except BaseException:
+            with self._lock:
+                self._states.pop(path, None)
+            raise
+
+    def state(self, path: str) -> FileState:
+        if not is_url(path):
+            return self._local.state(path)
+        with self._lock:
+            folder = next((one for one in self._listed if path.startswith(one)), None)
+            listed = None if folder is None else self._listed[folder].get(path[len(folder) :])
+        if listed is not None:
+            return state_of(listed)
+        store, key = self.store(path)
+        with translated(path):
+            return state_of(store.head(key))
+
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
@@ -159,9 +204,11 @@ class ObjectStorage(Storage):
         prefix = prefix.rstrip("/") + "/"
         store, key = self.store(prefix)
         with translated(prefix):
-            found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
+            listed = {name[len(key) :]: state for name, state in store.list(key)}
+        found = sorted(prefix + name for name in listed)
         with self._lock:
             self._listings[prefix] = found
+            self._listed[prefix] = listed
         return found
 
     def _forget_after_fork(self) -> None:
