@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+from penstock.cli.stores import target_storage_option
 
 
 @click.command(
@@ -33,6 +32,7 @@ Examples:
 @click.option("--refresh", is_flag=True, help="Bring the manifest SOURCE up to date.")
 @click.option("--overwrite", is_flag=True, help="Make it anew, and replace any other file.")
 @reading("threads")
+@target_storage_option
 @json_option
 def command(
     source: tuple[str, ...],
@@ -42,7 +42,8 @@ def command(
     overwrite: bool,
     threads: int | None,
     as_json: bool,
-    **storage: Any,
+    storage_options: dict[str, str] | None,
+    target_storage_options: dict[str, str] | None,
 ) -> None:
     """List the shards of a dataset in one file, with sizes, states and record counts.
 
@@ -51,21 +52,25 @@ def command(
     """
     import penstock as ps
 
+    first, *others = source
     if bool(target) + verify + refresh != 1:
         raise click.UsageError("give one of -o MANIFEST, --verify and --refresh")
-    if len(source) > 1 and not target:
+    if others and not target:
         raise click.UsageError("--verify and --refresh take one manifest")
     with output.progress("manifest") as progress, misuse():
         if verify:
-            report = ps.verify_manifest(source[0], threads=threads, **storage)
-            output.report(report, as_json)
+            report = ps.verify_manifest(first, threads=threads, storage_options=storage_options)
+            output.emit(report.to_dict()) if as_json else output.show(report)
+            if not report.ok:
+                raise click.exceptions.Exit(1)
             return
         done = ps.manifest(
             one_or_many(source),
-            target or source[0],
+            target or first,
             overwrite=overwrite,
             threads=threads,
             progress=progress,
-            **storage,
+            storage_options=storage_options,
+            target_storage_options=storage_options if refresh else target_storage_options,
         )
-    output.summary(done, as_json)
+    output.show_summary(done, as_json)

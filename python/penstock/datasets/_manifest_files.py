@@ -18,11 +18,10 @@ from penstock.storage.skipped import SkippedFile
 class ManifestFiles(Files):
     """The shards of a manifest, by number."""
 
-    paths: Paths
-
     @property
     def manifest(self) -> Manifest:
         """The open manifest."""
+        assert isinstance(self.paths, Paths), "the caller looked"
         return self.paths.manifest
 
     def _find_schema(self) -> pa.Schema:

@@ -48,7 +48,11 @@ class LeftOut(NoRecords):
 
     def __init__(self, schema: Any, error: ManifestMetError) -> None:
         super().__init__(schema)
-        self.skipped_files = (SkippedFile(error.file or "", MANIFEST),)
+        self._path = error.file or ""
+
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        return (SkippedFile(self._path, MANIFEST),)
 
 
 class Unreadable(NoRecords):

@@ -17,9 +17,9 @@ from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
+from penstock.manifests.names import storage_for
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
@@ -162,6 +162,25 @@ def open(
     if message is not None:
         warnings.warn(message, stacklevel=2)
     return dataset
+
+
+def opened(
+    source: Any,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Dataset:
+    """Return a source of a verb as a dataset: open it with the options `how`, unless it is a Dataset.
+
+    Raises:
+        TypeError: there are options of a storage for a Dataset, which is already open.
+    """
+    if not isinstance(source, Dataset):
+        return open(source, storage=storage, storage_options=storage_options, **how)
+    if storage is not None or storage_options:
+        name = "storage_options" if storage is None else "storage"
+        raise TypeError(f"give {name}= to penstock.open: the dataset is already open")
+    return source
 
 
 def _set_split(

@@ -66,6 +66,8 @@ class Footer(NamedTuple):
     types: str
     """Where the types of the fields came from: one of TYPES."""
     schema: pa.Schema
+    has_objects: bool
+    """Whether a shard is named as an object of a store, wherever the manifest is."""
     has_overlays: bool
     """Whether a shard had an overlay when the manifest was made."""
     place: str
@@ -80,6 +82,7 @@ class Footer(NamedTuple):
             "bytes": self.num_bytes,
             "types": self.types,
             "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
+            "objects": self.has_objects,
             "overlays": self.has_overlays,
             "place": self.place,
             "fingerprint": self.fingerprint,
@@ -98,15 +101,15 @@ def footer_of(text: bytes, path: str) -> Footer:
                 hint="a newer penstock, or make it again",
             )
         records = _counts(facts)
-        types, overlays = facts.text("types"), facts.any("overlays")
-        if types not in TYPES or not isinstance(overlays, bool):
+        types, flags = facts.text("types"), (facts.any("objects"), facts.any("overlays"))
+        if types not in TYPES or not all(isinstance(flag, bool) for flag in flags):
             raise FormatError("the facts of the manifest are not valid")
         return Footer(
             records,
             facts.count("bytes"),
             types,
             _schema(facts.text("schema")),
-            overlays,
+            *flags,
             facts.text("place"),
             facts.text("fingerprint"),
         )

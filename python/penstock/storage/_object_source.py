@@ -207,6 +207,10 @@ class ObjectSource(Source):
         arrays = (pa.array(values, pa.uint64()) for values in (starts, lengths))
         return self._store.fetch(self._key, self._state, *arrays)
 
+    @property
+    def tag(self) -> str:
+        return self._state.etag or self._state.version or ""
+
     def identity(self) -> tuple[int, int, int, int]:
         tag = self._state.version or self._state.etag
         if tag is None:
@@ -220,7 +224,7 @@ class ObjectSource(Source):
             0,
         )
 
-    def state(self) -> FileState:
+    def file_state(self) -> FileState:
         return state_of(self._state)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from penstock.manifests.table import GROUP_SHARDS, SCHEMA, TYPES, Footer, digest
 from penstock.storage.base import FileState, Sink
 from penstock.storage.manifest_mark import KEY
 from penstock.storage.pyarrow_files import SinkFile
+from penstock.storage.urls import is_url
 
 
 class Row(NamedTuple):
@@ -23,7 +24,7 @@ class Row(NamedTuple):
     records: int
     state: FileState
     checksum: int
-    index: str | None
+    sidecar: str | None
 
 
 class TableWriter:
@@ -47,12 +48,16 @@ class TableWriter:
         self._waiting: list[Row] = []
         self._groups: list[int] = []
         self._facts = hashlib.blake2b(digest_size=16)
+        self._has_objects = False
         self.num_records = 0
         self.num_bytes = 0
         self.num_shards = 0
 
     def add(self, row: Row) -> None:
         self._waiting.append(row)
+        self.num_shards += 1
+        self.num_bytes += row.state.size
+        self._has_objects |= is_url(row.path)
         name = row.path.replace("\\", "/").rsplit("/", 1)[-1]
         facts = f"{name}\0{row.state.size}\0{row.records}\0".encode("utf-8", "replace")
         self._facts.update(facts + row.checksum.to_bytes(4, "little"))
@@ -68,6 +73,7 @@ class TableWriter:
             self.num_bytes,
             types if types in TYPES else TYPES[0],
             schema,
+            self._has_objects,
             has_overlays,
             digest_of_place(path),
             "" if has_overlays else self._facts.hexdigest(),
@@ -83,7 +89,7 @@ class TableWriter:
 
     def _flush(self) -> None:
         rows, self._waiting = self._waiting, []
-        firsts, first = [], self.num_records
+        firsts, first = list[int](), self.num_records
         for row in rows:
             firsts.append(first)
             first += row.records
@@ -98,15 +104,13 @@ class TableWriter:
             "version": [state.version for state in states],
             "modified_ns": [state.modified_ns for state in states],
             "checksum": [row.checksum for row in rows],
-            "index": [row.index for row in rows],
+            "index": [row.sidecar for row in rows],
         }
         arrays = [pa.array(columns[field.name], field.type) for field in SCHEMA]
         table = pa.Table.from_arrays(arrays, schema=SCHEMA)
         self._writer.write_table(table, row_group_size=GROUP_SHARDS)
         self._groups.append(first - self.num_records)
         self.num_records = first
-        self.num_bytes += sum(state.size for state in states)
-        self.num_shards += len(rows)
 
 
 class OldRows:
@@ -132,5 +136,5 @@ class OldRows:
 
 def _row(values: dict[str, Any]) -> Row:
     state = FileState(values["bytes"], values["etag"], values["version"], values["modified_ns"])
-    named = (values[name] for name in ("path", "format", "records"))
-    return Row(*named, state, values["checksum"], values["index"])
+    path, kind, records = values["path"], values["format"], values["records"]
+    return Row(path, kind, records, state, values["checksum"], values["index"])

@@ -19,10 +19,10 @@ from penstock.errors import UnsupportedError, shown
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.manifests.manifest import Manifest
-from penstock.manifests.names import manifest_at
+from penstock.manifests.names import manifest_at, storage_for
 from penstock.manifests.table import GROUP_SHARDS, stored_name
+from penstock.storage import objects
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target, storage_for
 from penstock.verbs.manifest._table import OldRows, Row, TableWriter
 from penstock.verbs.progress import Progress
 
@@ -52,7 +52,7 @@ def manifest(
             relative to it, so that all can be moved together.
         overwrite: make it anew, and replace any other file of this name.
         threads: the number of shards that are read at the same time; None for all cores, or more for an object store.
-        progress: called with the records done, the bytes done, and None.
+        progress: called with the records done, the bytes done, and the total bytes as estimated so far.
         storage: where the shards are. None for this machine, and for names such as s3://bucket/key.
         storage_options: as for `open`.
         target_storage: where the manifest is written; None as for `storage`.
@@ -76,18 +76,19 @@ def manifest(
         {'id': 3}
     """
     target = os.fspath(path)
-    refuse_web_target(target)
-    there = target_storage or storage_for(target, target_storage_options)
+    objects.refuse_web_target(target)
+    there = target_storage or objects.storage_for(target, target_storage_options)
     old = None if overwrite else _old(target, there)
     dataset = _opened(source, old, threads, storage, storage_options)
     files = dataset.files
     work = _Work(files, target, OldRows(old))
     made = TableWriter(there.sink(target, overwrite=overwrite or old is not None))
     try:
-        for row in in_order([work.shards], work.row, lambda row: 0, _threads(threads, files)):
+        for row in in_order([work.shards], work.row, _none, threads or files.storage.reads_at_once):
             made.add(row)
             if progress is not None:
-                progress(made.num_records, made.num_bytes, None)
+                total = made.num_bytes * len(files.paths) // made.num_shards
+                progress(made.num_records, made.num_bytes, total)
         made.finish(target, files.schema, files.types, has_overlays=files.overlays is not None)
     except BaseException:
         made.abort()
@@ -157,7 +158,7 @@ def verify_manifest(
 def _fault(listed: Manifest, shard: int, path: str) -> tuple[str, str] | None:
     """The kind and the message of what is wrong with a shard, if anything is."""
     try:
-        now = listed.storage.state(path)
+        now = listed.storage.file_state(path)
     except FileNotFoundError:
         return "missing", "the manifest lists this shard, and it does not exist"
     if listed.expected(shard).fits(now):
@@ -200,7 +201,7 @@ def _opened(
             )
         return dataset
     if old is not None and _is_name(source) and os.fspath(source) == old.path:
-        place = storage or old.storage
+        place = storage or storage_for(source, options)
         there = in_order([lambda: iter(old.paths)], partial(_there, place), _none, threads)
         source = [path for path in there if path is not None]
         if not source:
@@ -215,15 +216,11 @@ def _is_name(source: Any) -> bool:
 
 def _there(storage: Storage, path: str) -> Iterator[str | None]:
     try:
-        storage.state(path)
+        storage.file_state(path)
     except FileNotFoundError:
         yield None
     else:
         yield path
-
-
-def _threads(threads: int | None, files: Files) -> int | None:
-    return threads if threads is not None else files.storage.reads_at_once
 
 
 class _Work:
@@ -256,7 +253,7 @@ class _Work:
         """The row of a shard. It is opened only if it is new or changed."""
         number, name, old = shard
         path = self._files.paths[number]
-        if old is not None and old.state.fits(self._files.storage.state(path)):
+        if old is not None and old.state.fits(self._files.storage.file_state(path)):
             yield old
             return
         (self._new if old is None else self._changed).append(path)
@@ -268,7 +265,7 @@ class _Work:
                 name,
                 opened.format.info.name,
                 records,
-                source.state(),
+                source.file_state(),
                 checksum,
                 self._index(path, own),
             )
