@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import pytest
 
 import penstock as ps
 from penstock.cli.program import program
-from remote.servers.seaweed import SECRET, Seaweed
 
 COUNT = 120
 SHARDS = 3
@@ -41,9 +36,7 @@ def verbs() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 @pytest.mark.parametrize(("name", "function"), [*verbs()], ids=[name for name, _ in verbs()])
-def test_each_verb_takes_a_storage_and_its_options(
-    name: str, function: Callable[..., Any]
-) -> None:
+def test_each_verb_takes_a_storage_and_its_options(name: str, function: Callable[..., Any]) -> None:
     takes = set(inspect.signature(function).parameters)
     assert {"storage", "storage_options"} <= takes
     if takes & SOURCES and takes & TARGETS:

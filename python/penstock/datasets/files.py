@@ -81,7 +81,7 @@ class Files(Unlisted):
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
-        storage.begin(paths[:1])
+        storage.begin(() if isinstance(paths, Paths) else paths[:1])
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
