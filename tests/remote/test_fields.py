@@ -207,3 +207,17 @@ def test_objects_are_not_changed_in_place(url: str, options: dict[str, Any]) -> 
         with pytest.raises(ps.UnsupportedError, match="cannot be changed in place") as raised:
             change()
         assert "into=" in (raised.value.hint or "")
+
+
+def test_a_table_in_the_same_store_is_read_with_the_same_options(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    ps.write({"id": range(COUNT), "a": range(COUNT)}, f"s3://{prefix}/t.arrow", **options)
+    seaweed.client.put(
+        f"{prefix}/t.csv", "\n".join(["id,b", *(f"{n},{-n}" for n in range(COUNT))]).encode()
+    )
+    ps.add_fields(url, f"s3://{prefix}/t.arrow", by="id", **options)
+    ps.add_fields(url, f"s3://{prefix}/t.csv", by="id", **options)
+    found = ps.open(url, **options).to_table()
+    assert found["a"].to_pylist() == list(range(COUNT))
+    assert found["b"].to_pylist() == [-n for n in range(COUNT)]

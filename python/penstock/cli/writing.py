@@ -27,6 +27,7 @@ READING_DEFAULTS = {
     "limits": None,
     "dialect": "protobuf",
     "infer": None,
+    "storage_options": None,
 }
 
 _OPTIONS = (

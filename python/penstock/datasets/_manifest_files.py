@@ -31,7 +31,7 @@ class ManifestFiles(Files):
         if self.overlays is not None or self._hive is not None:
             return super()._find_schema()
         self._settled = footer.schema
-        self._is_kept = footer.types == "kept"
+        self._num_kept = self.manifest.num_shards if footer.types == "kept" else 0
         self.types: Any = footer.types
         return footer.schema
 
