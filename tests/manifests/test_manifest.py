@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from cli.running import run
 from penstock.manifests.table import GROUP_SHARDS, SCHEMA, Footer
 from penstock.storage.manifest_mark import KEY
 
@@ -382,3 +383,33 @@ def test_groups_hand_out_all_shards(folder: Path) -> None:
     assert [batch.num_rows for batch in groups] == [SHARDS]
     assert groups[0].schema.names == SCHEMA.names
     assert np.sum(groups[0].column("records").to_numpy()) == COUNT
+
+
+@pytest.mark.parametrize("verb", ["write", "convert"])
+def test_writers_write_a_manifest_last(folder: Path, verb: str) -> None:
+    Path("new").mkdir()
+
+    def write(**how: Any) -> ps.Summary:
+        if verb == "write":
+            return ps.write({"id": range(9)}, "new/y.tfrecord", num_shards=3, **how)
+        return ps.convert("x.manifest", "new/y.tfrecord", num_shards=3, **how)
+
+    made = write(manifest="new/y.manifest")
+    assert list(ps.open("new/y.manifest").paths) == list(made.paths)
+    assert len(ps.open("new/y.manifest")) == made.num_records
+    with pytest.raises(FileExistsError, match="the manifest exists"):
+        write(manifest="new/y.manifest")
+    write(manifest="new/y.manifest", overwrite=True)
+    assert ps.verify_manifest("new/y.manifest").ok
+
+
+def test_the_command(folder: Path) -> None:
+    assert run("manifest", "x-*.tfrecord", "-o", "z.manifest").status == 0
+    assert "5 as before" in run("manifest", "z.manifest", "--refresh").err
+    assert run("manifest", "z.manifest", "--verify").out.startswith("ok: 50 records")
+    changed_shard()
+    found = run("manifest", "z.manifest", "--verify")
+    assert (found.status, found.out.partition(":")[0]) == (1, "1 fault")
+    assert run("manifest", "z.manifest").status == 2
+    assert run("convert", "x-*.tfrecord", "w.tfrecord", "--manifest", "w.manifest").status == 0
+    assert len(ps.open("w.manifest")) == COUNT

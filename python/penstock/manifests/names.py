@@ -9,6 +9,7 @@ from typing import Any
 from penstock.manifests.manifest import Manifest
 from penstock.storage import objects, paths
 from penstock.storage.base import Storage
+from penstock.storage.cache import Cache
 from penstock.storage.manifest_mark import has_mark, names_one_file
 from penstock.storage.paths import Expanded
 from penstock.storage.urls import is_url
@@ -39,13 +40,15 @@ def expand(
     return paths.expand(source, storage, is_folder=is_folder, follow_links=follow_links)
 
 
-def storage_for(source: Any, options: Mapping[str, Any] | None = None) -> Storage:
+def storage_for(
+    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+) -> Storage:
     """The storage of a source as a user names it. A manifest on this machine may list objects of stores."""
-    place = objects.storage_for(source, options)
+    place = objects.storage_for(source, options, cache)
     if isinstance(source, (str, os.PathLike)) and not is_url(os.fsdecode(source)):  # pyright: ignore[reportUnknownArgumentType]
         manifest = manifest_at(os.fsdecode(source), place)  # pyright: ignore[reportUnknownArgumentType]
         if manifest is not None and manifest.footer.has_objects:
-            return objects.ObjectStorage(options)
+            return objects.ObjectStorage(options, cache)
     return place
 
 
