@@ -29,6 +29,7 @@ COMMANDS = {
     "stats": "Summarise each field: nulls, lengths, ranges, images.",
     "layout": "Show which bytes of a file are what: headers, tables, one record, checksums.",
     "index": "Build indexes for random access.",
+    "manifest": "List the files of a dataset in one file, which opens them all.",
     "fields": "Add, drop, rename and replace fields, or store new fields next to the files.",
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy all intact records out of damaged files.",

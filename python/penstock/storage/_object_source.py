@@ -18,7 +18,7 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
-from penstock.storage.base import Source, Storage
+from penstock.storage.base import FileState, Source, Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,7 @@ _MOST_AHEAD = 8
 _NEAR_BYTES = 32 << 20
 """If an object is read in order, threads read windows at most this far from the furthest."""
 _LEAST_WINDOW = 64 << 10
+_NS_PER_MS = 1_000_000
 _TAIL_BYTES = 64 << 10
 """So much is requested together when the last bytes of an object are read."""
 
@@ -249,8 +250,23 @@ class ObjectSource(Source):
     def first_bytes(self) -> _core.Buffer:
         return self._blocks.first_bytes()
 
+    def file_state(self) -> FileState:
+        return state_of(self._state)
+
     def close(self) -> None:
         self._blocks.close()
+
+
+def state_of(state: _core.ObjectState) -> FileState:
+    """The state of an object, as it is kept in files."""
+    modified = None if state.modified_ms is None else state.modified_ms * _NS_PER_MS
+    return FileState(state.size, state.etag, state.version, modified)
+
+
+def object_state(state: FileState) -> _core.ObjectState:
+    """The reverse of `state_of`."""
+    modified = None if state.modified_ns is None else state.modified_ns // _NS_PER_MS
+    return _core.ObjectState(state.size, state.etag, state.version, modified)
 
 
 class _Blocks:

@@ -10,13 +10,31 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import _core
-from penstock.errors import UnsupportedError
+from penstock.errors import ChangedError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class FileState(NamedTuple):
+    """What identifies one state of a file. A storage that does not report one of these leaves it None."""
+
+    size: int
+    etag: str | None = None
+    version: str | None = None
+    modified_ns: int | None = None
+
+    def fits(self, other: FileState) -> bool:
+        """Whether both may be the same state: the size is the same, and the best sign that both have."""
+        if self.size != other.size:
+            return False
+        for mine, its in zip(self[1:], other[1:], strict=True):
+            if mine is not None and its is not None:
+                return mine == its
+        return True
 
 
 class Source(ABC):
@@ -61,6 +79,10 @@ class Source(ABC):
         """Four numbers that change with any write to the file: unsigned, unsigned, signed and signed 64 bit integers.
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
+
+    def file_state(self) -> FileState:
+        """What identifies the state that was opened."""
+        return FileState(self.size)
 
     def state_name(self) -> str | None:
         """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
@@ -108,6 +130,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def file_state(self) -> FileState:
+        return self._source.file_state()
 
     def state_name(self) -> str | None:
         return self._source.state_name()
@@ -222,6 +247,21 @@ class Storage(ABC):
     def exists(self, path: str) -> bool:
         """Whether there is a file with this path."""
         ...
+
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open a file, if it is in this state; else raise ChangedError."""
+        source = self.source(path, mmap=mmap)
+        found = source.file_state()
+        if not state.fits(found):
+            source.close()
+            raise ChangedError("the file is in another state", file=shown(path))
+        return source
+
+    def file_state(self, path: str) -> FileState:
+        """What identifies the state of a file, from a listing or as it is now. Raises FileNotFoundError if there is
+        none."""
+        with closing(self.source(path)) as source:
+            return source.file_state()
 
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""

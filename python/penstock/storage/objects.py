@@ -28,9 +28,11 @@ from penstock.storage._object_source import (
     Claim,
     ObjectSource,
     identity_of,
+    object_state,
+    state_of,
     translated,
 )
-from penstock.storage.base import Sink, Source, State, Storage
+from penstock.storage.base import FileState, Sink, Source, State, Storage
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
@@ -62,6 +64,8 @@ class ObjectStorage(Storage):
         self._stores: dict[str, _core.RemoteStore] = {}
         self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
         self._listings = Listings()
+        self._listed: dict[str, dict[str, _core.ObjectState]] = {}
+        """The states of the objects of each listing, by the rest of their paths."""
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
         self._pid = os.getpid()
@@ -161,6 +165,41 @@ class ObjectStorage(Storage):
                 self._heads.popitem(last=False)
         source = ObjectSource(self, store, path, key, state, first)
         return source if self.cached is None else self.cached.view(source, path)
+
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open an object by a request for this state only. An older version is read, if the store keeps it."""
+        if not is_url(path) or mmap:
+            return super().pinned(path, state, mmap=mmap)
+        with self._lock:
+            self._forget_after_fork()
+            known, opening = self._states.get(path), self._opening.get(path)
+        if known is None and opening is not None:
+            with translated(path, is_open=True):
+                opening[0].wait()
+            known = opening[0].state
+        if known is None or not state.fits(state_of(known)):
+            with self._lock:
+                self._opening.pop(path, None)
+                self._heads.pop(path, None)
+                self._states[path] = object_state(state)
+        try:
+            return self.source(path)
+        except BaseException:
+            with self._lock:
+                self._states.pop(path, None)
+            raise
+
+    def file_state(self, path: str) -> FileState:
+        if not is_url(path):
+            return self._local.file_state(path)
+        with self._lock:
+            folder = next((one for one in self._listed if path.startswith(one)), None)
+            listed = None if folder is None else self._listed[folder].get(path[len(folder) :])
+        if listed is not None:
+            return state_of(listed)
+        store, key = self.store(path)
+        with translated(path):
+            return state_of(store.head(key))
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
@@ -308,8 +347,11 @@ class ObjectStorage(Storage):
         """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
-            found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
+            listed = {name[len(key) :]: state for name, state in store.list(key)}
+        found = sorted(prefix + name for name in listed)
         self._listings.add(prefix, found)
+        with self._lock:
+            self._listed[prefix] = listed
         return found
 
     def _is_missing(self, path: str) -> bool:
@@ -322,6 +364,7 @@ class ObjectStorage(Storage):
             self._states.pop(path, None)
             self._heads.pop(path, None)
             self._opening.pop(path, None)
+            self._listed.clear()
         self._listings.forget(path)
 
     def _forget_after_fork(self) -> None:

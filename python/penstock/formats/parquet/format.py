@@ -61,6 +61,7 @@ from penstock.formats.parquet._weights import (
     weight_of,
 )
 from penstock.storage.base import Sink, Source
+from penstock.storage.manifest_mark import KEY, ManifestMetError
 from penstock.storage.pyarrow_files import Bytes, translated
 
 CHUNK_BYTES = 16 << 20
@@ -164,6 +165,8 @@ class ParquetReader(Reader):
                 check_nesting(self._footer_bytes(), self._limits.nesting)
             file = self._open()
             self._metadata = file.metadata
+            if not options.as_table and KEY in (file.metadata.metadata or {}):
+                raise ManifestMetError(self._path)
             self._stored: Any = as_stored(own_types(file.schema_arrow))
             self._parts = self._plan()
         if self._asked is not None:
