@@ -92,7 +92,7 @@ class CachedObjects:
     def view(self, source: Source, path: str) -> Source:
         """A source that is read through the cache. An object without a tag is returned as it is. `path` is its path as
         it was given."""
-        tag = source.tag()
+        tag = source.state_name()
         if tag is None:
             if not self._has_warned:
                 self._has_warned = True
