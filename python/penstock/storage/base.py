@@ -85,8 +85,8 @@ class Source(ABC):
         return FileState(self.size)
 
     def state_name(self) -> str | None:
-        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
-        cannot tell. By default it is made of `identity`."""
+        """Names the state of the file beyond doubt: files of this path whose state has the same name have the same
+        bytes. None if the storage cannot tell. By default it is made of `identity`."""
         numbers = self.identity()
         return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
 
