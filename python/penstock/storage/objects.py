@@ -9,8 +9,8 @@ Threads that wait for requests need no core, so readers use more of them (`reads
 
 from __future__ import annotations
 
-import os
 import errno
+import os
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
