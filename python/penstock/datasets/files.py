@@ -37,7 +37,7 @@ from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
-from penstock.framing.index import blocks, kept_schema, sidecar
+from penstock.framing.index import blocks, kept_schema, opening, sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.overlays import Overlays
@@ -79,6 +79,7 @@ class Files:
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
         storage.look_beside(paths)
+        opening.begin_listed(paths[:AHEAD_FILES], storage, options.index)
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -184,7 +185,7 @@ class Files:
         is_framed = any(isinstance(one, FramedFormat) for one in formats)
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
         if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
-            sidecar.begin(paths, self.storage, self.options.index)
+            opening.begin(paths, self.storage, self.options.index)
         else:
             self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
 

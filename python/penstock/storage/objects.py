@@ -54,7 +54,8 @@ class ObjectStorage(Storage):
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
@@ -92,15 +93,21 @@ class ObjectStorage(Storage):
         for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
             pass
 
+    def listed_bytes(self, path: str) -> int | None:
+        return self._listings.size(path)
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
-        size = length or HEAD_BYTES
         is_begun = False
         for path in paths:
             if not is_url(path) or self._is_missing(path):
                 continue
+            size = length or HEAD_BYTES
+            if (listed := self.listed_bytes(path)) is not None:
+                size = min(size, max(listed, 1))
             with self._lock:
                 self._forget_after_fork()
-                if path in self._opening or path in self._states:
+                opening = self._opening.get(path)
+                if path in self._states or (opening is not None and opening[2] >= size):
                     is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
@@ -108,7 +115,7 @@ class ObjectStorage(Storage):
             is_begun = True
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim
+                opening = store.first(key, 0, size), claim, size
             with self._lock:
                 self._opening[path] = opening
         return is_begun
@@ -287,9 +294,10 @@ class ObjectStorage(Storage):
         """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
-            found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
+            listed = store.list(key)
+        found = sorted((_url(prefix, key, name), state.size) for name, state in listed)
         self._listings.add(prefix, found)
-        return found
+        return [path for path, _ in found]
 
     def _is_missing(self, path: str) -> bool:
         """Whether this is a file of penstock's own, and a listing has shown that there is none."""
