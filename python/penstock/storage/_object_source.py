@@ -241,6 +241,14 @@ class ObjectSource(Source):
     def identity(self) -> tuple[int, int, int, int]:
         return identity_of(self._state)
 
+    def state_name(self) -> str | None:
+        # Two states of an object may have the same weak ETag.
+        is_weak = self._state.version is None and (self._state.etag or "").startswith("W/")
+        return None if is_weak else super().state_name()
+
+    def first_bytes(self) -> _core.Buffer:
+        return self._blocks.first_bytes()
+
     def close(self) -> None:
         self._blocks.close()
 

@@ -62,6 +62,16 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
+    def state_name(self) -> str | None:
+        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
+        cannot tell. By default it is made of `identity`."""
+        numbers = self.identity()
+        return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the file, as far as they are in memory already; by default none."""
+        return _core.Buffer.from_bytes(b"")
+
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
@@ -98,6 +108,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def state_name(self) -> str | None:
+        return self._source.state_name()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
@@ -152,7 +165,8 @@ class Storage(ABC):
     raises an UnsupportedError."""
 
     changes_in_place: bool = False
-    """Whether a file can be replaced while others wait for it, under a lock, as verbs with `in_place=True` do."""
+    """Whether a finished file can be renamed, and a file be replaced under a lock while others wait for it, as verbs with
+    `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -222,6 +236,15 @@ class Storage(ABC):
         except (FileNotFoundError, KeyError):
             return None
         return [source.size, *source.identity()]
+
+    def opened_state(self, path: str) -> State | None:
+        """The state of a file as this storage opens it."""
+        return self.state(path)
+
+    def written(self, path: str) -> float | None:
+        """When a file was last written, in seconds by the clock of the storage. None if there is no file or no clock."""
+        del path
+        return None
 
     def remove(self, path: str) -> None:
         """Remove a file for good. It is no error if there is none."""

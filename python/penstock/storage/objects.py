@@ -19,6 +19,7 @@ from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
 from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.storage._cached import CachedObjects
 from penstock.storage._listings import Listings, own_prefixes
 from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
 from penstock.storage._object_source import (
@@ -30,6 +31,7 @@ from penstock.storage._object_source import (
     translated,
 )
 from penstock.storage.base import Sink, Source, State, Storage
+from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -46,11 +48,15 @@ class ObjectStorage(Storage):
 
     Args:
         options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
+        cache: keeps what was read on a local disk.
     """
 
     reads_at_once = READS_AT_ONCE
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+    ) -> None:
+        self.cached = None if cache is None else CachedObjects(cache)
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
@@ -63,7 +69,7 @@ class ObjectStorage(Storage):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectStorage, (self.options,)
+        return ObjectStorage, (self.options, None if self.cached is None else self.cached.cache)
 
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
@@ -97,13 +103,15 @@ class ObjectStorage(Storage):
         return self._listings.size(path)
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        most = length or HEAD_BYTES
+        if self.cached is not None:
+            most = min(most, HEAD_BYTES)  # what follows may be on this machine already
         is_begun = False
         for path in paths:
             if not is_url(path) or self._is_missing(path):
                 continue
-            size = length or HEAD_BYTES
-            if (listed := self.listed_bytes(path)) is not None:
-                size = min(size, max(listed, 1))
+            listed = self.listed_bytes(path)
+            size = most if listed is None else min(most, max(listed, 1))
             with self._lock:
                 self._forget_after_fork()
                 opening = self._opening.get(path)
@@ -144,6 +152,8 @@ class ObjectStorage(Storage):
             state = fetch.state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
+            if self.cached is not None and self.cached.has_start(path, state.size):
+                return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
         head = (
             first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
@@ -153,7 +163,8 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        return ObjectSource(self, store, path, key, state, first)
+        source = ObjectSource(self, store, path, key, state, first)
+        return source if self.cached is None else self.cached.view(source, path)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
@@ -195,13 +206,25 @@ class ObjectStorage(Storage):
     def state(self, path: str) -> State | None:
         if not is_url(path):
             return self._local.state(path)
+        found = self._head(path)
+        return None if found is None else _facts(found)
+
+    def opened_state(self, path: str) -> State | None:
+        with self._lock:
+            found = self._states.get(path)
+        return self.state(path) if found is None else _facts(found)
+
+    def written(self, path: str) -> float | None:
+        found = self._head(path) if is_url(path) else None
+        return None if found is None or found.modified_ms is None else found.modified_ms / 1000
+
+    def _head(self, path: str) -> _core.ObjectState | None:
         store, key = self.store(path)
         try:
             with translated(path):
-                found = store.head(key)
+                return store.head(key)
         except FileNotFoundError:
             return None
-        return [found.size, found.etag or found.version or str(found.modified_ms)]
 
     def remove(self, path: str) -> None:
         if not is_url(path):
@@ -245,13 +268,7 @@ class ObjectStorage(Storage):
     def exists(self, path: str) -> bool:
         if not is_url(path):
             return self._local.exists(path)
-        store, key = self.store(path)
-        try:
-            with translated(path):
-                store.head(key)
-        except FileNotFoundError:
-            return False
-        return True
+        return self._head(path) is not None
 
     def list(self, folder: str) -> list[str]:
         """Full paths of the objects directly in a folder, sorted, without penstock's own. A web server lists none."""
@@ -259,8 +276,9 @@ class ObjectStorage(Storage):
             return self._local.list(folder)
         if is_web(folder):
             return []
+        is_ours = is_own(os.path.basename(folder.rstrip("/")))  # others of our kind change it
         folder = folder.rstrip("/") + "/"
-        found = self._listings.below(folder)
+        found = None if is_ours else self._listings.below(folder)
         if found is None:
             store, key = self.store(folder)
             with translated(folder):
@@ -317,6 +335,10 @@ class ObjectStorage(Storage):
             self._opening.clear()
 
 
+def _facts(found: _core.ObjectState) -> State:
+    return [found.size, found.etag or found.version or str(found.modified_ms)]
+
+
 def _url(folder: str, prefix: str, key: str) -> str:
     """The full path of a key, in a folder whose own key is `prefix`."""
     return folder[: len(folder) - len(prefix)] + key
@@ -333,10 +355,10 @@ def refuse_web_target(path: str) -> None:
 
 
 def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None
+    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options) if any(map(is_url, _texts(source))) else LocalStorage()
+    return ObjectStorage(options, cache) if any(map(is_url, _texts(source))) else LocalStorage()
 
 
 def _texts(source: Any) -> Iterator[str]:
