@@ -329,6 +329,10 @@ class Storage(ABC):
         with closing(self.source(path)) as source:
             return source.identity()
 
+    def listed_bytes(self, path: str) -> int | None:
+        """The size of a file that `look_beside` has found; else None."""
+        del path
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
         any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""
