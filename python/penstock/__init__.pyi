@@ -7,7 +7,8 @@ from penstock.contract.format import SkippedRegion as SkippedRegion
 from penstock.contract.summary import Summary as Summary
 from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
-from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
+from penstock.datasets._opened import Shard as Shard
+from penstock.datasets.dataset import Dataset as Dataset
 from penstock.datasets.open import open as open
 from penstock.datasets.packed import packed as packed, pieces as pieces
 from penstock.errors import (
@@ -46,6 +47,11 @@ from penstock.orders import (
 from penstock.payloads import images as images
 from penstock.payloads.images import decode_images as decode_images, encode_images as encode_images
 from penstock.printing import tables as tables
+from penstock.storage.cache import (
+    Cache as Cache,
+    CachedFolder as CachedFolder,
+    CacheUsage as CacheUsage,
+)
 from penstock.storage.skipped import SkippedFile as SkippedFile
 from penstock.verbs.append.append import append as append
 from penstock.verbs.check.index import index as index
@@ -62,9 +68,9 @@ from penstock.verbs.diff.differences import (
     RecordsDiff as RecordsDiff,
     ValueDiff as ValueDiff,
 )
+from penstock.verbs.fields.bake import bake_fields as bake_fields
 from penstock.verbs.fields.fields import (
     add_fields as add_fields,
-    bake_fields as bake_fields,
     drop_fields as drop_fields,
     rename_fields as rename_fields,
     replace_fields as replace_fields,

@@ -100,7 +100,6 @@ def test_checks_of_a_store(url: str, tmp_path: Path, prefix: str, seaweed: Seawe
 def test_verbs_that_change_objects_say_what_works(url: str) -> None:
     for call in (
         lambda: ps.append({"id": [1], "text": ["a"]}, url),
-        lambda: ps.add_fields(url, {"score": [0] * COUNT}),
         lambda: ps.drop_fields(url, ["text"], in_place=True),
         lambda: ps.convert(url, url.replace("x@4", "y")),
     ):

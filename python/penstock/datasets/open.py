@@ -18,6 +18,7 @@ from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.storage.base import Storage
+from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.objects import storage_for
 from penstock.storage.paths import reading_index
@@ -51,7 +52,7 @@ def open(
     split: str | None = None,
     storage: Storage | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    cache: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
     **format_options: Unpack[OpenOptions],
 ) -> Dataset:
     """Open data in place.
@@ -96,8 +97,8 @@ def open(
             and https://, which are read in place (docs/guide/object-stores.md).
         storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
-        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
-            files of another storage.
+        cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
+            (docs/guide/cache.md). It has no effect on local files, and does not work with storage=.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Opening reads a few kilobytes and a sample of the records of the first file.
@@ -124,7 +125,7 @@ def open(
     _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage or storage_for(source, storage_options)
+    place = storage or storage_for(source, storage_options, cache_of(cache))
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True
@@ -161,6 +162,25 @@ def open(
     if message is not None:
         warnings.warn(message, stacklevel=2)
     return dataset
+
+
+def opened(
+    source: Any,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Dataset:
+    """Return a source of a verb as a dataset: open it with the options `how`, unless it is a Dataset.
+
+    Raises:
+        TypeError: there are options of a storage for a Dataset, which is already open.
+    """
+    if not isinstance(source, Dataset):
+        return open(source, storage=storage, storage_options=storage_options, **how)
+    if storage is not None or storage_options:
+        name = "storage_options" if storage is None else "storage"
+        raise TypeError(f"give {name}= to penstock.open: the dataset is already open")
+    return source
 
 
 def _set_split(

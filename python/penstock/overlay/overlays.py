@@ -221,6 +221,10 @@ class Overlays:
         the number of records."""
         if not self._shards[shard]:
             return None
+        tag = source.tag
+        made_for = [overlay.identity.tag for overlay in self._shards[shard]]
+        if tag and all(one == tag for one in made_for):
+            return None  # the object that the overlays were made for
         identity = identity_of(base, source, count=counted)
         for overlay in self._shards[shard]:
             made_for = overlay.identity

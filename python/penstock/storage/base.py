@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
+from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +38,12 @@ class Source(ABC):
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
+    @property
+    def tag(self) -> str:
+        """What identifies the state of an object, and is another for other bytes: its ETag or version. Empty if the
+        storage has nothing of that kind."""
+        return ""
+
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
         access, which reads ahead; by default it does nothing."""
@@ -54,6 +61,16 @@ class Source(ABC):
         """Four numbers that change with any write to the file: unsigned, unsigned, signed and signed 64 bit integers.
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
+
+    def state_name(self) -> str | None:
+        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
+        cannot tell. By default it is made of `identity`."""
+        numbers = self.identity()
+        return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the file, as far as they are in memory already; by default none."""
+        return _core.Buffer.from_bytes(b"")
 
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
@@ -76,6 +93,10 @@ class SourceView(Source):
         self.size = source.size
         self.storage = source.storage
 
+    @property
+    def tag(self) -> str:
+        return self._source.tag
+
     def read_in_order(self) -> None:
         self._source.read_in_order()
 
@@ -87,6 +108,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def state_name(self) -> str | None:
+        return self._source.state_name()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
@@ -132,9 +156,17 @@ class Sink(Protocol):
         ...
 
 
-class Storage(ABC):
-    """A place that stores files."""
+State = list[int | str]
+"""Identifies a file in one state, as JSON can hold it."""
 
+
+class Storage(ABC):
+    """A place that stores files. What a storage cannot do has a default, which does it in another way, does nothing or
+    raises an UnsupportedError."""
+
+    changes_in_place: bool = False
+    """Whether a finished file can be renamed, and a file be replaced under a lock while others wait for it, as verbs with
+    `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -148,20 +180,120 @@ class Storage(ABC):
         """Create a file to write."""
         ...
 
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        """Create a file whose bytes are written in order: none is patched or repeated, and the file gets the name
+        `path`. An object store sends the bytes while they are written."""
+        return self.sink(path, overwrite=overwrite)
+
+    def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+        """Create a file that describes the file `data_path`, and is not more open to other users than that file."""
+        del data_path
+        return self.sink(path, overwrite=overwrite)
+
+    def folder_sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        """Create a folder to write."""
+        del overwrite
+        raise UnsupportedError(
+            "folders can be written on this machine only",
+            file=path,
+            hint="write a file of another format, such as a tar, or a folder on this machine",
+        )
+
+    def no_more_open_than(self, paths: Iterable[str]) -> Storage:
+        """The same storage, but written files get only permissions that all these files have."""
+        del paths
+        return self
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        """Make a folder for files that describe the file `like`. By default this does nothing, which is right for
+        storage that knows only the names of files."""
+
     @abstractmethod
     def list(self, folder: str) -> list[str]:
         """Full paths of the files directly in a folder, sorted, without penstock's own files."""
         ...
+
+    def own_files(self, folder: str) -> Sequence[str]:
+        """Full paths of penstock's own files directly in a folder, sorted. Empty if the storage cannot list them."""
+        del folder
+        return []
 
     @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether there is a file with this path."""
         ...
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for
-        storage with slow access; by default it does nothing."""
+    def num_bytes(self, path: str) -> int:
+        """The size of a file, or of a folder that is a shard."""
+        with closing(self.source(path)) as source:
+            return source.size
+
+    def state(self, path: str) -> State | None:
+        """The state of a file as it is now, and not as it was when it was opened. None if there is no such file. By
+        default this is what `Source.identity` says, and only the size if that says nothing."""
+        try:
+            source = self.source(path)
+        except (FileNotFoundError, KeyError):
+            return None
+        return [source.size, *source.identity()]
+
+    def opened_state(self, path: str) -> State | None:
+        """The state of a file as this storage opens it."""
+        return self.state(path)
+
+    def written(self, path: str) -> float | None:
+        """When a file was last written, in seconds by the clock of the storage. None if there is no file or no clock."""
+        del path
+        return None
+
+    def remove(self, path: str) -> None:
+        """Remove a file for good. It is no error if there is none."""
+        raise UnsupportedError("this storage removes no files", file=path)
+
+    def remove_empty_folder(self, path: str) -> None:
+        """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
+
+    def give_up(self, path: str) -> None:
+        """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
+        none."""
+        self.remove(path)
+
+    def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
+        """Write a small file. Raises FileExistsError if there is one and `overwrite` is False."""
+        sink = self.sink(path, overwrite=overwrite)
+        try:
+            sink.write(data)
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            raise
+
+    def load(self, path: str, most: int) -> bytes | None:
+        """The bytes of a small file as it is now, at most `most` of them. None if there is no such file."""
+        try:
+            source = self.source(path)
+        except (FileNotFoundError, KeyError):
+            return None
+        try:
+            return source.read(0, min(most, source.size)).to_bytes()
+        finally:
+            source.close()
+
+    def look_beside(self, paths: Sequence[str]) -> None:
+        """Find out which of penstock's own files there are next to these files, for all together, and begin to open the
+        first. `list`, `begin` and `source` then need no requests for files that are not there. This is for storage
+        with slow access; by default it does nothing."""
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        """`Source.identity` of a file, as it is or was opened."""
+        with closing(self.source(path)) as source:
+            return source.identity()
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
+        any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""
         del paths, length
+        return False
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:
