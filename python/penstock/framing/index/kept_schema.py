@@ -16,7 +16,7 @@ from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_types
 from penstock.contract.format import Format, Options, Writer
 from penstock.contract.opening import open_shard
-from penstock.errors import PenstockError, StaleIndexError, shown
+from penstock.errors import PenstockError, StaleIndexError, raise_unless_damage, shown
 from penstock.framing.index import ahead, opening, sidecar
 from penstock.framing.index._sections import Facts
 from penstock.framing.index.indexing import has_place
@@ -179,7 +179,8 @@ def _is_of_changed(
             return False
         reader: Any = open_shard(opened(source), source, Options(raw=True, index=options.index))
         return getattr(reader, "has_index", False) and getattr(reader.index, name) == kept[name]
-    except PenstockError:
+    except PenstockError as error:
+        raise_unless_damage(error)
         return False
     finally:
         source.close()
