@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,7 @@ def lance_make(where: Where) -> Timed:
 
 def lance_scan(where: Where) -> Timed:
     """`to_batches`."""
-    import lance as _
+    import_module("lance")
 
     def timed() -> int:
         found = lance_dataset(where).to_batches(batch_size=PER_SHARD)
@@ -203,7 +204,7 @@ def lance_take(where: Where) -> Timed:
 
 def lance_first(where: Where) -> Timed:
     """`take` of the first batch, opening included."""
-    import lance as _
+    import_module("lance")
 
     return lambda: lance_dataset(where).take(chosen()).column("data").nbytes
 
@@ -234,7 +235,7 @@ def webdataset_all(shuffled: int, workers: int) -> Callable[[Where], Timed]:
     """All records, in order or shuffled in a buffer."""
 
     def job(where: Where) -> Timed:
-        import webdataset as _
+        import_module("webdataset")
 
         return lambda: sum(map(len, webdataset_samples(where, shuffled, workers)))
 
@@ -243,7 +244,7 @@ def webdataset_all(shuffled: int, workers: int) -> Callable[[Where], Timed]:
 
 def webdataset_first(where: Where) -> Timed:
     """The first batch, through a buffer as large as the batch."""
-    import webdataset as _
+    import_module("webdataset")
 
     def timed() -> int:
         samples = webdataset_samples(where, BATCH, 0)
@@ -285,7 +286,7 @@ def streaming_make(where: Where) -> Timed:
 
 def streaming_all(where: Where) -> Timed:
     """A shuffled epoch."""
-    import streaming as _
+    import_module("streaming")
 
     def timed() -> int:
         return sum(len(sample["data"]) for sample in streaming_dataset(where, shuffle=True))
@@ -295,7 +296,7 @@ def streaming_all(where: Where) -> Timed:
 
 def streaming_first(where: Where) -> Timed:
     """The first batch of a shuffled epoch."""
-    import streaming as _
+    import_module("streaming")
 
     def timed() -> int:
         samples = iter(streaming_dataset(where, shuffle=True))
