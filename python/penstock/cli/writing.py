@@ -15,6 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 READING_DEFAULTS = {
     "format": None,
     "read": (),
+    "computed": (),
     "columns": None,
     "types": None,
     "text": None,
