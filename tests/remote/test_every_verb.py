@@ -41,9 +41,7 @@ def verbs() -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 @pytest.mark.parametrize(("name", "function"), [*verbs()], ids=[name for name, _ in verbs()])
-def test_each_verb_takes_a_storage_and_its_options(
-    name: str, function: Callable[..., Any]
-) -> None:
+def test_each_verb_takes_a_storage_and_its_options(name: str, function: Callable[..., Any]) -> None:
     takes = set(inspect.signature(function).parameters)
     assert {"storage", "storage_options"} <= takes
     if takes & SOURCES and takes & TARGETS:

@@ -112,7 +112,8 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        return ObjectSource(self, store, path, key, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        return ObjectSource(self, store, path, key, state, first, claim)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
