@@ -15,7 +15,7 @@ import pytest
 
 import penstock as ps
 from penstock.storage.objects import ObjectStorage
-from remote.servers.seaweed import Seaweed
+from remote.servers.seaweed import SECRET, Seaweed
 
 COUNT = 600
 SHARDS = 3
@@ -287,6 +287,11 @@ def test_another_job_begins_again(
 ) -> None:
     given = json.dumps([url, f"s3://{prefix}/new/", seaweed.options(), 2 * COUNT // SHARDS])
     subprocess.run([sys.executable, "-c", KILLED, given], check=False)
+    assert [left.kind for left in ps.clean(f"s3://{prefix}/new", older_than=0, **options)] == [
+        "journal"
+    ]
+    for key in keys(seaweed, prefix):
+        assert SECRET.encode() not in seaweed.client.get(f"{prefix}/{key}")
     both = options | {"target_storage_options": seaweed.options()}
     ps.add_fields(url, {"other": 1}, into=f"s3://{prefix}/new/", **both)
     found = ps.open(f"s3://{prefix}/new/", **options).to_table()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.summary import Summary
@@ -79,7 +79,7 @@ class How:
     threads: int | None
     progress: Progress | None
     target_storage: Storage | None
-    target_storage_options: Mapping[str, Any] | None
+    target_storage_options: Mapping[str, Any] | None = field(repr=False)  # has secrets
 
 
 def rewritten(
