@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock import formats
 from penstock.columns.inferred import has_no_records
 from penstock.datasets.dataset import Dataset
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import SchemaError, UnsupportedError, shown
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
 from penstock.storage.base import Storage
@@ -86,7 +86,7 @@ def _check_targets(job: Job, old: Dataset, todo: list[int]) -> None:
     sources = set(map(real_path, job.dataset.paths))
     for target in job.targets:
         if real_path(target) in sources:
-            raise ValueError(f"{target} would be written over itself; use in_place=True")
+            raise ValueError(f"{shown(target)} would be written over itself; use in_place=True")
     for place, shard in enumerate(todo):
         kind = formats.by_name(old.files.format_name(place))
         refuse_name_of_another_format(kind, old.paths[place], job.targets[shard])

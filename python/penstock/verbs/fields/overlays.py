@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
-from penstock.errors import ChangedError, SchemaError
+from penstock.errors import ChangedError, SchemaError, shown
 from penstock.limits import limits_from
 from penstock.manifests.names import expand, storage_for
 from penstock.overlay.file import (
@@ -139,7 +139,7 @@ def remove_overlay(
     if not removed:
         # List the names without opening the overlays, since an overlay may be damaged.
         listed = sorted(set(map(name_in, there)))
-        first = paths[0] if len(paths) == 1 else f"none of {len(paths)} files"
+        first = shown(paths[0]) if len(paths) == 1 else f"none of {len(paths)} files"
         raise ValueError(
             f"{first} has {'no' if len(paths) == 1 else 'an'} overlay {name!r}; there are: "
             f"{', '.join(listed) or 'none'}"
