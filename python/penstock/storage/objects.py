@@ -18,13 +18,14 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
+from penstock.storage._aws_profiles import resolved
 from penstock.storage._object_sink import ObjectSink
 from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
-from penstock.storage.urls import is_url, is_web, split_url
+from penstock.storage.urls import Url, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
@@ -61,10 +62,17 @@ class ObjectStorage(Storage):
         url = split_url(path)
         with self._lock:
             found = self._stores.get(url.container)
-            if found is None:
-                found = _core.RemoteStore(url.container, dict(self.options))
-                self._stores[url.container] = found
+        if found is None:
+            made = self._client(url)
+            with self._lock:
+                found = self._stores.setdefault(url.container, made)
         return found, url.key
+
+    def _client(self, url: Url) -> _core.RemoteStore:
+        options, credentials = dict(self.options), None
+        if url.scheme == "s3":
+            options, credentials = resolved(options)
+        return _core.RemoteStore(url.container, options, credentials=credentials)
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> None:
         size = max(length or 0, HEAD_BYTES)

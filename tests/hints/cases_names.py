@@ -1,0 +1,118 @@
+"""Hints about who reads a store, and about stores of other libraries."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cases_stores import ids, store, stored
+from steps import Case, Cases
+
+import penstock as ps
+from reading import ROOT
+
+PLACES = ("aws_endpoint_url", "aws_allow_http", "aws_region")
+
+
+def profiles(keys: str, config: str = "") -> None:
+    Path("keys").write_text(keys)
+    Path("config").write_text(config)
+
+
+def right(name: str) -> str:
+    options = store().options()
+    lines = [f"{n} = {options[n]}" for n in ("aws_access_key_id", "aws_secret_access_key")]
+    return "\n".join([f"[{name}]", *lines, ""])
+
+
+def here(call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call that finds AWS's files in the current folder."""
+
+    def called() -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if name.startswith("AWS_")]:
+                patch.delenv(name)
+            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.path.abspath("keys"))
+            patch.setenv("AWS_CONFIG_FILE", os.path.abspath("config"))
+            return call()
+
+    return called
+
+
+def opened(**options: Any) -> list[int]:
+    place = {name: store().options()[name] for name in PLACES}
+    return ids(ps.open(stored(), storage_options=place | options))
+
+
+def no_such_profile() -> Case:
+    profiles(right("dev"))
+
+    def advised() -> None:
+        assert opened(aws_profile="dev") == [1, 2, 3]
+        os.environ["AWS_PROFILE"] = "dev"
+        assert opened() == [1, 2, 3]
+
+    return Case(here(lambda: opened(aws_profile="other")), here(advised))
+
+
+def no_file_of_profiles() -> Case:
+    profiles("secret\n")
+
+    def advised() -> None:
+        profiles(right("default"))
+        assert opened() == [1, 2, 3]
+
+    return Case(here(opened), here(advised))
+
+
+def a_profile_without_login() -> Case:
+    lines = ["sso_start_url = https://x.example", "sso_region = us-east-1", "sso_role_name = r"]
+    config = "\n".join(["[profile dev]", *lines, "sso_account_id = 1", ""])
+    profiles(right("plain"), config)
+
+    def advised() -> None:
+        assert opened(aws_profile="plain") == [1, 2, 3]
+
+    return Case(here(lambda: opened(aws_profile="dev")), here(advised))
+
+
+def extra(name: str) -> list[str]:
+    """What `pip install 'penstock[name]'` installs."""
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return [line.split(">")[0] for line in wanted["project"]["optional-dependencies"][name]]
+
+
+def a_program_without_botocore() -> Case:
+    program = f"{sys.executable} {os.path.abspath('program.py')}"
+    profiles("", f"[profile dev]\ncredential_process = {program}\n")
+    keys = store().options()
+    facts = {
+        "Version": 1,
+        "AccessKeyId": keys["aws_access_key_id"],
+        "SecretAccessKey": keys["aws_secret_access_key"],
+    }
+    Path("program.py").write_text(f"import json\nprint(json.dumps({facts}))\n")
+
+    def without() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "botocore", None)
+            opened(aws_profile="dev")
+
+    def advised() -> None:
+        assert extra("aws") == ["botocore"]
+        assert opened(aws_profile="dev") == [1, 2, 3]
+
+    return Case(here(without), here(advised))
+
+
+CASES: Cases = {
+    "\"AWS_PROFILE or storage_options={'aws_profile': …} with the name of another profile\"": no_such_profile,
+    "'`[name]` lines and `key = value` lines only'": no_file_of_profiles,
+    "'`aws sso login`, or another profile'": a_profile_without_login,
+    "\"pip install 'penstock[aws]'\"": a_program_without_botocore,
+}
