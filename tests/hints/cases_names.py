@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import sys
 import tomllib
 from collections.abc import Callable
@@ -10,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases_stores import ids, store, stored
+from cases_stores import NAME, bucket, ids, store, stored, written
+from obstore.store import LocalStore, S3Store
+from s3fs import S3FileSystem
 from steps import Case, Cases
 
 import penstock as ps
@@ -110,7 +114,96 @@ def a_program_without_botocore() -> Case:
     return Case(here(without), here(advised))
 
 
+def a_fork_with_a_library() -> Case:
+    options = store().options()
+    system = S3FileSystem(
+        key=options["aws_access_key_id"],
+        secret=options["aws_secret_access_key"],
+        endpoint_url=options["aws_endpoint_url"],
+    )
+    ds = ps.open(stored(), storage=system)
+    assert ids(ds) == [1, 2, 3]
+
+    def advised() -> None:
+        assert in_a_child(ps.open(stored(), storage_options=options), "fork") is None
+        assert in_a_child(ds, "spawn") is None
+
+    def forked() -> None:
+        error = in_a_child(ds, "fork")
+        if error is not None:
+            raise error
+
+    return Case(forked, advised)
+
+
+def in_a_child(ds: ps.Dataset, method: str) -> Exception | None:
+    """The error of a child process that reads, if there is one."""
+    context = multiprocessing.get_context(method)
+    place = context.SimpleQueue()
+    child = context.Process(target=read_all, args=(ds, place))
+    child.start()
+    error = place.get()
+    child.join()
+    return error
+
+
+def read_all(ds: ps.Dataset, place: Any) -> None:
+    try:
+        assert ds.to_table()["id"].to_pylist() == [1, 2, 3]
+    except Exception as error:
+        place.put(error)
+    else:
+        place.put(None)
+
+
+def secrets_of_a_library() -> Case:
+    options = store().options()
+    place: dict[str, Any] = {
+        "endpoint": options["aws_endpoint_url"],
+        "region": options["aws_region"],
+    }
+    keys: dict[str, Any] = {
+        name: options[f"aws_{name}"] for name in ("access_key_id", "secret_access_key")
+    }
+    http: dict[str, Any] = {"client_options": {"allow_http": True}}
+    secret: Any = S3Store(bucket(), **place, **keys, **http)
+
+    def advised() -> None:
+        bare = S3Store(bucket(), **place, **http)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in keys.items():
+                patch.setenv(f"AWS_{name.upper()}", value)
+            assert ids(pickle.loads(pickle.dumps(ps.open(NAME, storage=bare)))) == [1, 2, 3]
+        named = ps.open(stored(), storage_options={**options, "pickle_secrets": True})
+        assert ids(pickle.loads(pickle.dumps(named))) == [1, 2, 3]
+
+    def secrets_of_s3fs() -> None:
+        system = S3FileSystem(
+            key=keys["access_key_id"],
+            secret=keys["secret_access_key"],
+            endpoint_url=place["endpoint"],
+        )
+        pickle.dumps(ps.open(stored(), storage=system))
+
+    with pytest.raises(ps.UnsupportedError):
+        pickle.dumps(ps.open(NAME, storage=secret))
+    return Case(secrets_of_s3fs, advised)
+
+
+def a_folder_of_obstore() -> Case:
+    Path("d").mkdir()
+    written("d/a.tfrecord")
+
+    def advised() -> None:
+        assert ids(ps.open("d/a.tfrecord")) == [1, 2, 3]
+
+    return Case(lambda: ps.open(NAME, storage=LocalStore(os.path.abspath("d"))), advised)
+
+
 CASES: Cases = {
+    "\"the start method 'spawn', or names such as s3://bucket/key without storage=\"": a_fork_with_a_library,
+    "'keys in the environment, or s3://bucket/key with storage_options= instead of storage='": secrets_of_a_library,
+    "'the path of the files, without storage='": a_folder_of_obstore,
     "\"AWS_PROFILE or storage_options={'aws_profile': …} with the name of another profile\"": no_such_profile,
     "'`[name]` lines and `key = value` lines only'": no_file_of_profiles,
     "'`aws sso login`, or another profile'": a_profile_without_login,

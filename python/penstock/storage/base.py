@@ -153,6 +153,16 @@ class Storage(ABC):
         """Full paths of the files directly in a folder, sorted, without penstock's own files."""
         ...
 
+    def list_below(self, prefix: str) -> Sequence[str]:
+        """Full paths of all files in a folder and the folders below it, sorted. By default those directly in it, which
+        is right for storage without folders in folders."""
+        return self.list(prefix.rstrip("/"))
+
+    def is_here(self, path: str) -> bool:
+        """Whether this names a file or folder of this machine's file system."""
+        del path
+        return False
+
     @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether there is a file with this path."""

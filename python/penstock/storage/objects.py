@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock import _core
@@ -38,12 +38,18 @@ class ObjectStorage(Storage):
 
     Args:
         options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
+        credentials: a function that returns credentials, instead of those of the options and the environment.
     """
 
     reads_at_once = READS_AT_ONCE
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any] | None = None,
+        credentials: Callable[[], dict[str, str]] | None = None,
+    ) -> None:
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
+        self._credentials = credentials
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
         self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
@@ -55,7 +61,7 @@ class ObjectStorage(Storage):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectStorage, (self.options,)
+        return ObjectStorage, (self.options, self._credentials)
 
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
@@ -69,10 +75,14 @@ class ObjectStorage(Storage):
         return found, url.key
 
     def _client(self, url: Url) -> _core.RemoteStore:
-        options, credentials = dict(self.options), None
+        options, credentials = dict(self.options), self._credentials
         if url.scheme == "s3":
-            options, credentials = resolved(options)
+            options, found = resolved(options)
+            credentials = credentials or found
         return _core.RemoteStore(url.container, options, credentials=credentials)
+
+    def is_here(self, path: str) -> bool:
+        return not is_url(path)
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> None:
         size = max(length or 0, HEAD_BYTES)

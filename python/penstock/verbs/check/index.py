@@ -25,8 +25,8 @@ from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source, Storage
 from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand
+from penstock.storage.places import storage_of
 from penstock.verbs.check import textindex
 from penstock.verbs.progress import Progress
 
@@ -50,7 +50,7 @@ def index(
     force: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> list[str]:
@@ -93,7 +93,7 @@ def index(
     """
     if text not in (None, False, True, "dali", "mxnet"):
         raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
-    place = storage or storage_for(source, storage_options)
+    place = storage_of(source, storage, storage_options)
     paths = expand(source, place).paths
     if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
         raise ValueError(

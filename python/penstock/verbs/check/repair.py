@@ -22,8 +22,8 @@ from penstock.storage.base import Sink, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, index_option
+from penstock.storage.places import storage_of
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.check._saving import How, Saving, saving_of
@@ -49,7 +49,7 @@ def repair(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
@@ -99,7 +99,7 @@ def repair(
     if decode and not payloads:
         raise ValueError("decode=True reads what payloads=False would not; leave one out")
     place, index, threads = (
-        storage or storage_for(source, storage_options),
+        storage_of(source, storage, storage_options),
         index_option(index),
         checked_threads(threads),
     )
@@ -108,7 +108,7 @@ def repair(
     options = Options(
         limits=limits_from(limits), stores_index=False, format_options=dict(format_options)
     )
-    new_place = place if storage or into is None else storage_for(targets, storage_options)
+    new_place = place if storage or into is None else storage_of(targets, None, storage_options)
     work = _Work(
         place,
         new_place,

@@ -32,8 +32,8 @@ from penstock.limits import Limits, limits_from, raise_limit
 from penstock.overlay.file import has_overlays
 from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand, reading_index
+from penstock.storage.places import storage_of
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
 from penstock.verbs.check.index import bytes_of
@@ -62,7 +62,7 @@ def verify(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
@@ -103,7 +103,7 @@ def verify(
         >>> report.ok, report.num_records
         (True, 3)
     """
-    place = storage or storage_for(source, storage_options)
+    place = storage_of(source, storage, storage_options)
     follows = format_options.get("follow_links") is True
     paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)

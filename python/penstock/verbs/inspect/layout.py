@@ -14,8 +14,8 @@ from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import expand
+from penstock.storage.places import storage_of
 
 _MOST_NAME = 40
 _UNKNOWN = "not described"
@@ -91,7 +91,7 @@ def layout(
     record: int = 0,
     format: str | None = None,
     limits: Limits | dict[str, int] | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Layout:
@@ -128,7 +128,7 @@ def layout(
         True
     """
     record = checked_count("record", record, 0)
-    store = storage or storage_for(source, storage_options)
+    store = storage_of(source, storage, storage_options)
     path = _one_path(source, store)
     options = Options(
         limits=limits_from(limits),

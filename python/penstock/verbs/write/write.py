@@ -30,8 +30,9 @@ from penstock.limits import checked_count
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import private_beside
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.names import Names
 from penstock.verbs.write.shards import (
@@ -60,7 +61,7 @@ def write(
     exact: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Unpack[WriteOptions],
 ) -> Summary:
@@ -115,7 +116,7 @@ def write(
     index = index_option(index)
     given = dict(format_options)
     kind, options = format_and_options(target, format, compression, given, exact=exact)
-    storage = storage or storage_for(target, storage_options)
+    storage = storage_of(target, storage, storage_options)
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
     is_sharded = (num_shards, shard_records, shard_bytes) != (None, None, None)
