@@ -138,7 +138,7 @@ def a_fork_with_a_library() -> Case:
 
 def in_a_child(ds: ps.Dataset, method: str) -> Exception | None:
     """The error of a child process that reads, if there is one."""
-    context = multiprocessing.get_context(method)
+    context: Any = multiprocessing.get_context(method)
     place = context.SimpleQueue()
     child = context.Process(target=read_all, args=(ds, place))
     child.start()

@@ -69,7 +69,7 @@ def obstore_of(seaweed: Seaweed, path: str, **more: Any) -> Any:
     )
 
 
-def pyarrow_of(seaweed: Seaweed) -> pyarrow.fs.S3FileSystem:
+def pyarrow_of(seaweed: Seaweed) -> Any:
     host = seaweed.endpoint.removeprefix("http://")
     return pyarrow.fs.S3FileSystem(
         access_key=KEY_ID, secret_key=SECRET, endpoint_override=host, scheme="http", region=REGION
