@@ -33,7 +33,12 @@ def shared_path(*parts: str) -> Path:
 
 def index_of(path: str | os.PathLike[str]) -> Path:
     """The path of a file's sidecar."""
-    return Path(path_for(os.fspath(path), None))
+    return Path(sidecar_of(path))
+
+
+def sidecar_of(path: str | os.PathLike[str]) -> str:
+    """The name of the sidecar of a file or object."""
+    return path_for(os.fspath(path), None)
 
 
 @dataclass

@@ -7,7 +7,8 @@ from penstock.contract.format import SkippedRegion as SkippedRegion
 from penstock.contract.summary import Summary as Summary
 from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
-from penstock.datasets.dataset import Dataset as Dataset, Shard as Shard
+from penstock.datasets._opened import Shard as Shard
+from penstock.datasets.dataset import Dataset as Dataset
 from penstock.datasets.open import open as open
 from penstock.datasets.packed import packed as packed, pieces as pieces
 from penstock.errors import (
@@ -62,9 +63,9 @@ from penstock.verbs.diff.differences import (
     RecordsDiff as RecordsDiff,
     ValueDiff as ValueDiff,
 )
+from penstock.verbs.fields.bake import bake_fields as bake_fields
 from penstock.verbs.fields.fields import (
     add_fields as add_fields,
-    bake_fields as bake_fields,
     drop_fields as drop_fields,
     rename_fields as rename_fields,
     replace_fields as replace_fields,

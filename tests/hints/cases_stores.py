@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from steps import Case, Cases
 
 import penstock as ps
@@ -135,6 +137,22 @@ def a_target_in_a_store() -> Case:
     return Case(lambda: ps.convert(written(), f"s3://{bucket()}/here.parquet"), advised)
 
 
+def a_folder_of_images_in_a_store() -> Case:
+    pictures = ps.encode_images(np.zeros((2, 4, 4, 3), np.uint8), "png")
+    data = pa.table({"image": pictures})
+
+    def advised() -> None:
+        target = f"s3://{bucket()}/pictures.tar"
+        ps.write(data, target, storage_options=store().options())
+        assert len(opened(target)) == 2
+        ps.write(data, "pictures", format="imagefolder")
+        assert len(ps.open("pictures")) == 2
+
+    to = f"s3://{bucket()}/pictures"
+    options = store().options()
+    return Case(lambda: ps.write(data, to, format="imagefolder", storage_options=options), advised)
+
+
 def secrets_in_a_pickle() -> Case:
     def advised() -> None:
         options = {**store().options(), "pickle_secrets": True}
@@ -144,7 +162,15 @@ def secrets_in_a_pickle() -> Case:
     return Case(lambda: pickle.dumps(opened()), advised)
 
 
+def an_index_of_a_file_in_a_store() -> Case:
+    def advised() -> None:
+        assert ids(ps.open(written(), index=str(folder()))) == [1, 2, 3]
+
+    return Case(lambda: len(ps.open(written(), index=f"s3://{bucket()}/indexes")), advised)
+
+
 CASES: Cases = {
+    "'a folder on this machine for the index'": an_index_of_a_file_in_a_store,
     "'names that begin with s3://, gs://, az://, abfs:// or https://'": another_scheme,
     "'credentials in the environment, or storage_options='": wrong_credentials,
     "'leave out mmap=True'": an_object_in_memory,
@@ -154,6 +180,7 @@ CASES: Cases = {
         overlays_of_an_object,
         rewriting_an_object,
     ),
+    "'write a file of another format, such as a tar, or a folder on this machine'": a_folder_of_images_in_a_store,
     "'write to a file on this machine, and upload it'": a_target_in_a_store,
     "'AWS_SECRET_ACCESS_KEY and its like in the environment, or storage_options={…, \"pickle_secrets\": True}'": secrets_in_a_pickle,
 }

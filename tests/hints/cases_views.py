@@ -29,6 +29,16 @@ def damaged() -> None:
     Path("a.tfrecord").write_bytes(bytes(data))
 
 
+def a_column_of_unknown_type() -> Case:
+    ps.write({"meta": ['{"x": 1}'] * 3}, "a.tfrecord", index=False)
+    ds = ps.open("a.tfrecord", types={"meta": "json"})
+
+    def advised() -> None:
+        assert ds.with_columns({"y": 'cast(meta.y, "string")'})[2]["y"] is None
+
+    return Case(lambda: ds.with_columns({"y": "meta.y"}), advised)
+
+
 def ids(data: Any) -> list[int]:
     return [record["id"] for record in data]
 
@@ -314,6 +324,7 @@ def a_record_with_a_wrong_bit() -> Case:
 
 
 CASES: Cases = {
+    "f'cast({expression.text}, \"string\"), or another type'": a_column_of_unknown_type,
     "'open(..., damage=\"skip\"), which reads on after the damage'": numbers_of_a_filtered_view,
     "command('penstock', 'repair', dataset.paths[shard], '--into', 'NEW')": records_without_numbers,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,

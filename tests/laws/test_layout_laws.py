@@ -3,7 +3,6 @@ checksums are right."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +12,17 @@ import penstock as ps
 from layouts import all_regions, check_regions
 from penstock.contract.format import Format
 from penstock.verbs.write.write import write
+from places import Place
 
 # Between the other regions are HDF5's own tables, whose positions libhdf5 does not report.
 NOT_DESCRIBED = ("hdf5",)
 
 
 @pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
-def test_regions_tile_a_written_file(fmt: Format, tmp_path: Path) -> None:
+def test_regions_tile_a_written_file(fmt: Format, place: Place) -> None:
     options: dict[str, Any] = {"format": fmt.info.name, "index": False}
     table = small_table(fmt)
-    [path] = write(table, str(tmp_path / "a") + fmt.info.extensions[0], **options).paths
+    [path] = write(table, str(place / "a") + fmt.info.extensions[0], **options).paths
     for record in (0, 5, 11):
         found = ps.layout(path, record=record)
         assert found.format == fmt.info.name
@@ -35,13 +35,13 @@ def test_regions_tile_a_written_file(fmt: Format, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fmt", WRITABLE, ids=lambda fmt: fmt.info.name)
-def test_layout_leaves_the_folder_as_it_was(fmt: Format, tmp_path: Path) -> None:
+def test_layout_leaves_the_folder_as_it_was(fmt: Format, place: Place) -> None:
     [path] = write(
         small_table(fmt),
-        str(tmp_path / "a") + fmt.info.extensions[0],
+        str(place / "a") + fmt.info.extensions[0],
         format=fmt.info.name,
         index=False,
     ).paths
-    before = sorted(one.name for one in tmp_path.rglob("*"))
+    before = sorted(str(one) for one in place.rglob("*"))
     ps.layout(path)
-    assert sorted(one.name for one in tmp_path.rglob("*")) == before
+    assert sorted(str(one) for one in place.rglob("*")) == before

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,7 @@ from held import FILES, held
 
 from penstock.contract.format import Format
 from penstock.testing import FormatLaws
+from places import Place, at
 
 LAWS = (
     "a_truncated_file_is_found",
@@ -21,15 +24,39 @@ LAWS = (
 )
 
 
-@pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info.name)
-def test_the_law_holds(fmt: Format, law: str, tmp_path: Path) -> None:
+IN_PLACE = ("records_are_appended",)
+"""Laws of what no object store can do."""
+ALL = [
+    name.removeprefix("test_")
+    for name in dir(FormatLaws)
+    if name.startswith("test_") and name.removeprefix("test_") not in IN_PLACE
+]
+
+
+def check(fmt: Format, law: str, place: Any) -> None:
     class Laws(FormatLaws):
         format = fmt.info.name
+
+        def at(self, path: Any) -> Any:
+            return at(path)
 
         def table(self, num_records: int) -> pa.Table:
             return held(fmt).table(min(num_records, 4000))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        getattr(Laws(), f"test_{law}")(tmp_path)
+        test = getattr(Laws(), f"test_{law}")
+        test(*[place] * bool(inspect.signature(test).parameters))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info.name)
+def test_the_law_holds(fmt: Format, law: str, tmp_path: Path) -> None:
+    check(fmt, law, tmp_path)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("law", ALL)
+@pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info.name)
+def test_the_law_holds_for_objects(fmt: Format, law: str, objects: Place) -> None:
+    check(fmt, law, objects)

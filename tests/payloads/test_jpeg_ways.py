@@ -220,3 +220,10 @@ def test_a_hint_does_not_advise_what_was_given() -> None:
         with pytest.raises(ps.FormatError) as caught:
             ps.decode_images([cut], image, allow_damaged=True)
         assert caught.value.hint is None
+
+
+def test_a_jpeg_that_ends_before_its_pixels_says_so() -> None:
+    data = jpeg(picture(40, 30))
+    scan = data.index(b"\xff\xda")
+    with pytest.raises(ps.FormatError, match="a JPEG that ends before its pixels"):
+        ps.decode_images(pa.array([data[:scan]]), ps.Image(), allow_damaged=True)

@@ -38,6 +38,20 @@ def test_the_index_beside_an_object_is_used(url: str, prefix: str, seaweed: Seaw
     assert len(ps.open(url)) == COUNT
 
 
+def test_indexes_are_kept_in_a_folder_of_a_store(
+    url: str, prefix: str, seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bucket, _, folder = prefix.partition("/")
+    for _ in range(2):
+        assert ps.open(url, index=f"s3://{prefix}/indexes")[COUNT - 1]["id"] == COUNT - 1
+    assert len(seaweed.client.keys(bucket, f"{folder}/indexes/")) == SHARDS
+    assert not list(tmp_path.glob("s3:*"))
+    ps.write({"id": [1]}, "here.tfrecord", index=False)
+    with pytest.raises(ps.UnsupportedError, match="cannot be kept in an object store"):
+        len(ps.open("here.tfrecord", index=f"s3://{prefix}/indexes"))
+
+
 def test_a_loader_resumes_on_a_store(url: str) -> None:
     def loader() -> ps.Loader:
         return ps.Loader(ps.open(url), batch_size=64, order=ps.Shuffled(seed=3), columns=["id"])
@@ -86,7 +100,6 @@ def test_checks_of_a_store(url: str, tmp_path: Path, prefix: str, seaweed: Seawe
 def test_verbs_that_change_objects_say_what_works(url: str) -> None:
     for call in (
         lambda: ps.append({"id": [1], "text": ["a"]}, url),
-        lambda: ps.add_fields(url, {"score": [0] * COUNT}),
         lambda: ps.drop_fields(url, ["text"], in_place=True),
         lambda: ps.convert(url, url.replace("x@4", "y")),
     ):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -328,3 +330,35 @@ def test_zeros_are_not_an_empty_archive_unless_the_name_says_so(
     tar = tmp_path / "a.tar"
     tar.write_bytes(bytes(size))
     assert ps.verify(tar).ok and len(ps.open(tar)) == 0
+
+
+@pytest.mark.parametrize("left", [0, 1, 60, 99])
+def test_a_file_that_was_cut_between_two_records_is_a_fault_while_its_index_lists_the_others(
+    tmp_path: Path, left: int
+) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"x": np.arange(100)}, str(path))
+    size = path.stat().st_size // 100 * left
+    os.truncate(path, size)
+    report = ps.verify(str(path))
+    (found,) = report.findings
+    assert (found.kind, found.record, found.start_byte, found.num_records) == (
+        "truncated", left, size, 100 - left,
+    )  # fmt: skip
+    assert report.num_records == left
+    assert "penstock index --force" in found.message
+    ps.index(str(path), force=True)
+    assert ps.verify(str(path)).ok
+
+
+def test_a_file_that_needs_an_option_does_not_end_the_check_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["a"], file["b"] = np.arange(5), np.arange(7)
+    ps.write({"x": [1, 2]}, str(tmp_path / "b.tfrecord"))
+    with pytest.raises(ps.SchemaError, match="differ in length"):
+        ps.verify(str(path))
+    report = ps.verify([str(path), str(tmp_path / "b.tfrecord")])
+    (found,) = report.findings
+    assert (found.kind, found.file, report.num_records) == ("schema", str(path), 2)
+    assert "datasets=['a']" in found.message

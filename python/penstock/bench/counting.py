@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.storage import Folder, LocalStorage, Source, SourceView
+from penstock.storage import Folder, LocalStorage, Sink, Source, SourceView, Storage
 
 BLOCK_BYTES = 4096
 """The size of a disk block. A record of 100 bytes needs one block, or two if it crosses a block boundary."""
@@ -28,20 +28,13 @@ class Counts:
     """Bytes of the touched blocks; a block shared by adjacent reads counts once."""
 
 
-class CountingStorage(LocalStorage):
-    """Local files whose reads are counted. Reads of indexes are not counted, because each index is read only once."""
+class Noted:
+    """Counts reads."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.counts = Counts()
         self._ends: dict[str, int] = {}
         self._lock = threading.Lock()
-
-    def source(self, path: str, *, mmap: bool = False) -> Any:
-        found = super().source(path)
-        if isinstance(found, Folder):
-            return _CountedFolder(path, self)
-        return _CountedSource(found, self)
 
     def reset(self) -> None:
         self.counts, self._ends = Counts(), {}
@@ -65,8 +58,48 @@ class CountingStorage(LocalStorage):
             counts.block_bytes += BLOCK_BYTES * int(blocks.sum() - np.count_nonzero(shared))
 
 
+class CountingStorage(LocalStorage):
+    """Local files whose reads are counted. Reads of indexes are not counted, because each index is read only once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted = Noted()
+
+    def source(self, path: str, *, mmap: bool = False) -> Any:
+        found = super().source(path)
+        if isinstance(found, Folder):
+            return _CountedFolder(path, self.noted)
+        return _CountedSource(found, self.noted)
+
+
+class CountingStore(Storage):
+    """Files of another storage whose reads are counted."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.reads_at_once = storage.reads_at_once
+        self.noted = Noted()
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        return _CountedSource(self._storage.source(path, mmap=mmap), self.noted)
+
+    def sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        return self._storage.sink(path, overwrite=overwrite)
+
+    def list(self, folder: str) -> list[str]:
+        return self._storage.list(folder)
+
+    def exists(self, path: str) -> bool:
+        return self._storage.exists(path)
+
+
+def counting(storage: Storage) -> CountingStorage | CountingStore:
+    """Return a storage of the same files that counts what is read of them."""
+    return CountingStorage() if storage.changes_in_place else CountingStore(storage)
+
+
 class _CountedSource(SourceView):
-    def __init__(self, source: Source, noted: CountingStorage) -> None:
+    def __init__(self, source: Source, noted: Noted) -> None:
         super().__init__(source)
         self._noted = noted
 
@@ -83,7 +116,7 @@ class _CountedSource(SourceView):
 class _CountedFolder(Folder):
     """A folder of small files. Each read of a file counts as a seek."""
 
-    def __init__(self, path: str, noted: CountingStorage) -> None:
+    def __init__(self, path: str, noted: Noted) -> None:
         super().__init__(path)
         self._noted = noted
 

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -16,6 +16,7 @@ from penstock.bench.formats_job import BATCH_RECORDS
 from penstock.bench.jobs import FailedJobError, run_job, workplace
 from penstock.bench.measure import Machine, Measured, Noise, Progress, in_turns, machine, measured
 from penstock.bench.sample import Sample, draw, opened
+from penstock.storage import Storage
 
 HOW = (
     "Each candidate is written with ps.convert from one Arrow file in the page cache, with default "
@@ -100,6 +101,8 @@ def formats(
     folder: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> FormatsReport:
     """Write a sample of a dataset in every format, and measure each.
 
@@ -114,6 +117,7 @@ def formats(
             determines the cost of writing.
         threads: the number of threads; None for all cores.
         progress: called with the name of the current measurement and the finished fraction.
+        storage, storage_options: as for `open`.
 
     Returns:
         A FormatsReport. It also lists the formats that cannot hold the records, with the reason.
@@ -134,7 +138,9 @@ def formats(
     progress = progress or (lambda title, part: None)
     with workplace(folder) as place:
         progress("drawing a sample", 0.0)
-        sample, path, small = draw(opened(source), place, records, most_bytes)
+        sample, path, small = draw(
+            opened(source, storage, storage_options), place, records, most_bytes
+        )
         job = {
             "kind": "format",
             "sample": path,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from penstock import describe
 from penstock.bench.jobs import FailedJobError, run_job, workplace
 from penstock.bench.measure import Machine, Measured, Noise, Progress, in_turns, machine, measured
 from penstock.bench.sample import Sample, name_of, opened, spread_over
+from penstock.storage import Storage
 
 HOW = (
     "Images are decoded to RGB, encoded again by penstock and decoded again, in batches from memory, "
@@ -102,6 +103,8 @@ def images(
     folder: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ImagesReport:
     """Encode a sample of a dataset's images with every codec, and measure each.
 
@@ -117,6 +120,7 @@ def images(
         folder: where temporary files are written and removed; None for the system's folder.
         threads: the number of threads; None for all cores.
         progress: called with the name of the current measurement and the finished fraction.
+        storage, storage_options: as for `open`.
 
     Raises:
         ValueError: there are no records, or no column of images.
@@ -137,7 +141,9 @@ def images(
     candidates = _candidates(qualities)
     with workplace(folder) as place:
         progress("drawing a sample", 0.0)
-        sample, found, sizes, path = _draw(opened(source), column, records, place)
+        sample, found, sizes, path = _draw(
+            opened(source, storage, storage_options), column, records, place
+        )
         job = {
             "kind": "image",
             "sample": path,

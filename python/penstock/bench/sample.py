@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as ps
+from penstock.storage import Storage
 
 RUNS = 32
 """The number of runs of adjacent records in a sample, spread evenly over the data."""
@@ -40,9 +41,13 @@ class Sample:
         return f"{self.num_records:,} {plural}{of}: {size} in memory as Arrow"
 
 
-def opened(source: Any) -> ps.Dataset:
+def opened(
+    source: Any, storage: Storage | None, storage_options: Mapping[str, Any] | None
+) -> ps.Dataset:
     """Return a dataset; it is opened unless `source` is already one."""
-    return source if isinstance(source, ps.Dataset) else ps.open(source)
+    if isinstance(source, ps.Dataset):
+        return source
+    return ps.open(source, storage=storage, storage_options=storage_options)
 
 
 def name_of(ds: ps.Dataset) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import penstock as ps
-from penstock.bench.counting import CountingStorage
+from penstock.bench.counting import counting
 from penstock.bench.epochs import ReadingPlan, deliver, plan_of
 from penstock.bench.labels import layout_of
 from penstock.bench.measure import (
@@ -35,6 +35,7 @@ from penstock.bench.mixing import (
 )
 from penstock.bench.sample import name_of, opened
 from penstock.bench.words import seconds as in_words
+from penstock.storage import Storage
 
 HOW = (
     "How orders mix is computed, not timed: over whole batches of one epoch, up to "
@@ -146,6 +147,8 @@ def shuffle(
     seconds: float = 60,
     disks: Sequence[Disk] = DISKS,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> ShuffleReport:
     """Compare orders on a dataset: how they mix, what they read, how long an epoch takes.
 
@@ -161,6 +164,7 @@ def shuffle(
         seconds: the total time for timing, approximately.
         disks: the disks for which the time of an epoch is estimated.
         progress: called with the name of the current measurement and the finished fraction.
+        storage, storage_options: as for `open`.
 
     Raises:
         ValueError: there are fewer than two records, or no such label.
@@ -176,7 +180,7 @@ def shuffle(
     """
     begun = time.monotonic()
     progress = progress or (lambda title, part: None)
-    ds = opened(source)
+    ds = opened(source, storage, storage_options)
     if len(ds) < 2:
         raise ValueError(f"{name_of(ds)} has {len(ds)} records, too few to order")
     progress("reading chunks and labels", 0.0)
@@ -275,12 +279,12 @@ def _timed(
 
 def _counted(ds: ps.Dataset, plan: ReadingPlan, records: int) -> tuple[Any, float]:
     """Count the reads for this many records. Also return which fraction of an epoch the records are."""
-    counting = CountingStorage()
-    same = ds.reopened(storage=counting)
+    counted = counting(ds.files.storage)
+    same = ds.reopened(storage=counted)
     _ = len(same), same.take([0])  # opens the dataset with its index, which is not counted
-    counting.reset()
+    counted.noted.reset()
     done = deliver(same, plan, math.inf, records)
-    return counting.counts, done.read_records / len(ds)
+    return counted.noted.counts, done.read_records / len(ds)
 
 
 # -- what follows from the numbers ----------------------------------------------------------------

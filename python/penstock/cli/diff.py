@@ -30,6 +30,7 @@ Examples:
 @click.argument("b", type=click.Path(), metavar="B")
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
 @reading("columns", "raw", "checksums", "damage", "index", "limits", "threads", "dialect")
+@reading("storage_options")
 @json_option
 def command(
     a: str,

@@ -42,14 +42,16 @@ Examples:
 )
 @source_argument
 @json_option
-def list_overlays(source: tuple[str, ...], as_json: bool) -> None:
+def list_overlays(
+    source: tuple[str, ...], storage_options: dict[str, str] | None, as_json: bool
+) -> None:
     """List the changes of fields stored next to the files, oldest first.
 
     They are applied in this order. So if several fields have the same name, the last one is read.
     """
     import penstock as ps
 
-    found = ps.overlays(one_or_many(source))
+    found = ps.overlays(one_or_many(source), storage_options=storage_options)
     if as_json:
         output.emit({"overlays": [_document(overlay) for overlay in found]})
     elif not found:
@@ -68,12 +70,14 @@ Examples:
 @source_argument
 @click.argument("name")
 @json_option
-def remove(source: tuple[str, ...], name: str, as_json: bool) -> None:
+def remove(
+    source: tuple[str, ...], name: str, storage_options: dict[str, str] | None, as_json: bool
+) -> None:
     """Remove the fields, or the change of fields, stored next to the files under NAME. The files do not change."""
     import penstock as ps
 
     with misuse():
-        paths = ps.remove_overlay(one_or_many(source), name)
+        paths = ps.remove_overlay(one_or_many(source), name, storage_options=storage_options)
     if as_json:
         output.emit({"removed": paths})
         return

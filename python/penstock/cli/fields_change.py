@@ -20,6 +20,7 @@ from penstock.cli.options import (
     reading,
     values_of,
 )
+from penstock.cli.stores import target_storage_option
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -42,7 +43,7 @@ _WHERE = (
         is_flag=True,
         help="Compare the old fields before a file gets its name.",
     ),
-    *(reading("threads"), json_option),
+    *(reading("threads", "storage_options"), target_storage_option, json_option),
 )
 _VALUES = (
     click.option(

@@ -50,7 +50,17 @@ Examples:
 )  # fmt: skip
 @where_option
 @reading(
-    "format", "read", "columns", "raw", "checksums", "damage", "index", "dialect", "infer", "limits"
+    "format",
+    "read",
+    "computed",
+    "columns",
+    "raw",
+    "checksums",
+    "damage",
+    "index",
+    "dialect",
+    "infer",
+    "limits",
 )
 @reading("types", "hive")
 @json_option

@@ -59,6 +59,7 @@ def command(
     force: bool,
     read: tuple[str, ...],
     threads: int | None,
+    storage_options: dict[str, str] | None,
     as_json: bool,
 ) -> None:
     """Build missing and invalid indexes, for random access.
@@ -78,6 +79,7 @@ def command(
             force=force,
             threads=threads,
             progress=progress,
+            storage_options=storage_options,
             **of_format(read, "--read", ps.index),
         )
     if as_json:

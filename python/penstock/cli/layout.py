@@ -27,7 +27,7 @@ Examples:
     "--record", type=click.IntRange(min=0), default=0, show_default=True,
     help="The record whose parts are shown.",
 )  # fmt: skip
-@reading("format", "read", "limits")
+@reading("format", "read", "limits", "storage_options")
 @json_option
 def command(file: str, record: int, read: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show which bytes of a file are what.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock.cli.stores import storage_option
+
 if TYPE_CHECKING:
     import penstock as ps
 
@@ -74,6 +76,13 @@ _READING: dict[str, Callable[[Any], Any]] = {
         multiple=True,
         metavar="NAME=VALUE",
         help="An option of the format that is read.",
+    ),
+    "computed": click.option(
+        "--with",
+        "computed",
+        multiple=True,
+        metavar="NAME=EXPRESSION",
+        help="One more field, such as caption=json.caption or ratio='width / height'.",
     ),
     "columns": click.option(
         "--columns", type=NAMES, metavar="NAME,NAME,…", help="Only these fields, in this order."
@@ -140,6 +149,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
         show_default=True,
         help="Whose rules apply to unusual encodings of Examples.",
     ),
+    "storage_options": storage_option,
     "infer": click.option(
         "--infer",
         type=_Extent(),
@@ -152,6 +162,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
 OF_RECORDS = (
     "format",
     "read",
+    "computed",
     "columns",
     "types",
     "text",
@@ -213,9 +224,14 @@ def is_reading(option: click.Option) -> bool:
     )
 
 
-source_argument = click.argument(
-    "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE..."
-)
+_source = click.argument("source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...")
+
+
+def source_argument(function: Function) -> Function:
+    """Add the argument SOURCE, and the option for the store that it may be in."""
+    return _source(storage_option(function))
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, nothing else."
 )
@@ -295,13 +311,20 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     read = of_format(given.pop("read", ()), "--read", ps.open)
     given |= read
     text = given.pop("text", None) or []
+    computed = pairs_of(given.pop("computed", ()), "--with")
+    columns = given.pop("columns", None)
+    given["columns"] = None if computed else columns
     types = pairs_of(given.pop("types", None) or (), "--cast")
-    with misuse(has_read=bool(read), named=(*(given.get("columns") or ()), *types, *text)):
+    with misuse(has_read=bool(read), named=(*(columns or ()), *types, *text)):
         if text == ["auto"]:
             plain = ps.open(one_or_many(source), types=types or None, **given)
             text = [field.name for field in ps.stats(plain).fields if field.is_text]
         cast = {**dict.fromkeys(text, "string"), **types} or None
-        return ps.open(one_or_many(source), types=cast, **given)
+        dataset = ps.open(one_or_many(source), types=cast, **given)
+        if computed:
+            dataset = dataset.with_columns(computed)
+            dataset = dataset if columns is None else dataset.select(columns)
+        return dataset
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:

@@ -126,6 +126,7 @@ def command(
     read: tuple[str, ...],
     index: str,
     threads: int | None,
+    storage_options: dict[str, str] | None,
     as_json: bool,
 ) -> int:
     """Show which records each rank reads in an epoch. Only the columns of --by and --buckets are read.
@@ -135,7 +136,7 @@ def command(
     import penstock as ps
 
     _check_options(order, source, by, shares, epoch_records)
-    options = {"format": format, "read": read, "index": index}
+    options = {"format": format, "read": read, "index": index, "storage_options": storage_options}
     data: Any
     if order == "mixture":
         data = {f"{n}: {path}": opened((path,), **options) for n, path in enumerate(source)}

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+from penstock.cli.stores import target_storage_option
 
 
 @click.command(
@@ -41,6 +42,7 @@ Examples:
     help="Also decode every picture, and leave out records whose pictures are damaged.",
 )
 @reading("format", "limits", "threads")
+@target_storage_option
 @json_option
 def command(
     source: tuple[str, ...],

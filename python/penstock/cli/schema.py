@@ -38,7 +38,7 @@ Examples:
     is_flag=True,
     help="Print a Python module with a feature description for tf.io.parse_example.",
 )
-@reading("format", "read", "columns", "types", "raw", "dialect", "infer", "limits")
+@reading("format", "read", "computed", "columns", "types", "raw", "dialect", "infer", "limits")
 @json_option
 def command(
     source: tuple[str, ...],

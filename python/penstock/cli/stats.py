@@ -38,6 +38,7 @@ Examples:
 @reading(
     "format",
     "read",
+    "computed",
     "columns",
     "raw",
     "checksums",

@@ -50,6 +50,7 @@ def command(
     index: str,
     limits: dict[str, int] | None,
     threads: int | None,
+    storage_options: dict[str, str] | None,
     as_json: bool,
 ) -> None:
     """Check every byte that has a checksum, and report every problem.
@@ -69,6 +70,7 @@ def command(
             limits=limits,
             threads=threads,
             progress=progress,
+            storage_options=storage_options,
             **of_format(read, "--read", ps.verify),
         )
     if as_json:

@@ -15,6 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 READING_DEFAULTS = {
     "format": None,
     "read": (),
+    "computed": (),
     "columns": None,
     "types": None,
     "text": None,
@@ -26,6 +27,7 @@ READING_DEFAULTS = {
     "limits": None,
     "dialect": "protobuf",
     "infer": None,
+    "storage_options": None,
 }
 
 _OPTIONS = (

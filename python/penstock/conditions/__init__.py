@@ -12,15 +12,17 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.conditions._bounds import Bound, Comparison, Part, PartOfExpression, bounds_of_text
-from penstock.conditions._grammar import fields_of, parse, type_of
+from penstock.conditions._grammar import Node, fields_of, parse, type_of
 
 __all__ = [
     "Bound",
     "Comparison",
+    "Expression",
     "Filter",
     "Part",
     "Where",
     "columns_of_expression",
+    "expression_of",
     "fields_of",
     "filter_of",
     "holds_of_shard",
@@ -42,6 +44,36 @@ class Filter:
     """The columns that the condition reads; None for all."""
     bounds: tuple[Bound, ...] = ()
     """Statistics that contradict one of these exclude all records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A value that is computed for each record, such as `json.caption` or `width / height`. It can be pickled."""
+
+    text: str
+    tree: Node
+    columns: list[str]
+    """The columns that it reads."""
+
+    def values(self, batch: pa.RecordBatch) -> pa.Array:
+        """The value for each record of a batch. SchemaError: a value cannot be computed."""
+        from penstock.conditions._values import values_of
+
+        return values_of(self.tree, batch)
+
+
+def expression_of(text: str, names: Sequence[str]) -> Expression:
+    """Parse an expression in the language of conditions. `names` are the columns of the data.
+
+    Raises:
+        ValueError: the text is not an expression.
+        SchemaError: it names an unknown column.
+    """
+    from penstock.conditions._values import column_of
+
+    tree = parse(text)
+    read = [column_of(name, list(names))[0] for name in fields_of(tree)]
+    return Expression(text, tree, list(dict.fromkeys(read)))
 
 
 def holds_of_shard(

@@ -60,6 +60,13 @@ def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
     return compute.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
+def values_of(expression: Node, batch: pa.RecordBatch) -> pa.Array:
+    """The value of an expression for each record. A field keeps its type. SchemaError as for `holds`."""
+    if isinstance(expression, Field):
+        return field_of(expression.name, batch)
+    return _array(expression, batch)
+
+
 def _value(node: Node, batch: pa.RecordBatch) -> Any:
     """The value of a node, as an Arrow array of plain types or as a Literal."""
     if isinstance(node, Literal):

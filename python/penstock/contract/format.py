@@ -101,6 +101,8 @@ class FormatInfo:
     """Columns that the reader adds, such as the name of the file, and that are not written."""
     is_folder: bool = False
     """A shard is a folder of many files: see `penstock.storage.folder`."""
+    only_appends: bool = False
+    """Its writers never patch or repeat written bytes, so an object store can send them while they are written."""
     may_be_empty: bool = False
     """A file of zero bytes is valid and has no records."""
 

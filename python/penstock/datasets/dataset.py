@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -17,7 +16,8 @@ from penstock.conditions import Where
 from penstock.contract.format import Options
 from penstock.datasets._as_dicts import dicts_of
 from penstock.datasets._chosen import ByCondition, ByNumber, readable
-from penstock.datasets._opened import Opened, Skipped, check_are_names
+from penstock.datasets._computed import Computed, checked
+from penstock.datasets._opened import Opened, Shard, Skipped, check_are_names
 from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with
 from penstock.datasets._views import View, ViewFiles
@@ -32,16 +32,6 @@ from penstock.storage.skipped import SkippedFile
 
 if TYPE_CHECKING:
     import polars as pl
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One file of a dataset."""
-
-    path: str
-    format: str
-    num_records: int
-    num_bytes: int
 
 
 class Dataset(Opened):
@@ -226,6 +216,28 @@ class Dataset(Opened):
             {'image': 2, 'label': 4}
         """
         return self.view(Renamed(stored_names(self.schema.names, names)))
+
+    def with_columns(self, columns: Mapping[str, str]) -> Dataset:
+        """Return the same records with more columns, each computed from the others when it is read: {name: expression}.
+        An expression is written as in a condition (docs/guide/conditions.md): a field of JSON such as `json.caption`,
+        a field of a struct, `width / height`, `len(tokens)`, `cast(label, "int32")`. A column of that name is replaced.
+        The types are those of the first 1000 records, unless `cast` says them.
+
+        Raises:
+            ValueError: a text is not an expression.
+            SchemaError: it names an unknown column, or has no value in the first records; or, when a record is read,
+                its value does not have the type.
+
+        Example:
+            >>> import penstock as ps
+            >>> _ = ps.write({"width": [4, 9], "height": [2, 3]}, "sizes.tfrecord", overwrite=True)
+            >>> ps.open("sizes.tfrecord").with_columns({"ratio": "width / height"})[1]
+            {'width': 9, 'height': 3, 'ratio': 3.0}
+        """
+        texts = checked(columns)
+        sample = self.to_table(limit=1000).combine_chunks().to_batches()
+        empty = pa.RecordBatch.from_pylist([], self.schema)
+        return self.view(Computed(texts, sample[0] if sample else empty))
 
     def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the

@@ -163,6 +163,25 @@ def open(
     return dataset
 
 
+def opened(
+    source: Any,
+    storage: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    **how: Any,
+) -> Dataset:
+    """Return a source of a verb as a dataset: open it with the options `how`, unless it is a Dataset.
+
+    Raises:
+        TypeError: there are options of a storage for a Dataset, which is already open.
+    """
+    if not isinstance(source, Dataset):
+        return open(source, storage=storage, storage_options=storage_options, **how)
+    if storage is not None or storage_options:
+        name = "storage_options" if storage is None else "storage"
+        raise TypeError(f"give {name}= to penstock.open: the dataset is already open")
+    return source
+
+
 def _set_split(
     split: str | None, format: str | None, options: dict[str, Any], paths: Sequence[str]
 ) -> bool:

@@ -7,7 +7,7 @@ C       8 B   ends: the offset of the end of each of the B blocks
 ...     8 B   records: for each block, the number of records up to its end
 ...     4 B   checksums: crc32c of each block
 ...     S     schema, as Arrow's schema message
-...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest}, drop [name], rename {old: new}
+...     F     facts, JSON: name, sequence, shard {num_bytes, num_records, digest, tag}, drop [name], rename {old: new}
 -64     8     magic "PSFIELDS"
 -56     4     version: 1, or 2 if the facts have drop and rename
 -52     4     crc32c of everything from C up to here
@@ -152,16 +152,17 @@ def find(
     shard: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
 ) -> list[Overlay]:
     """The overlays of a shard, in the order in which they were made. Raises FormatError if a file is not an overlay."""
-    found = [Overlay(path, storage, limits, cache) for path in _listed(shard, storage)]
+    found = [Overlay(path, storage, limits, cache) for path in paths_of(shard, storage)]
     return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
 
 
 def has_overlays(shards: Sequence[str], storage: Storage) -> bool:
     """Whether any of the shards has an overlay, valid or not."""
-    return any(_listed(shard, storage) for shard in shards)
+    return any(paths_of(shard, storage) for shard in shards)
 
 
-def _listed(shard: str, storage: Storage) -> list[str]:
+def paths_of(shard: str, storage: Storage) -> list[str]:
+    """The files of a shard's overlays, valid or not."""
     try:
         listed = storage.list(folder_of(shard))
     except (FileNotFoundError, NotADirectoryError):
@@ -315,7 +316,10 @@ class Overlay:
             self.name = facts.text("name")
             self.sequence = facts.count("sequence")
             self.identity = Identity(
-                shard.count("num_bytes"), shard.count("num_records"), shard.text("digest")
+                shard.count("num_bytes"),
+                shard.count("num_records"),
+                shard.text("digest"),
+                shard.text("tag") if "tag" in shard else "",
             )
             self.changes = _changes_in(facts) if version == CHANGING_VERSION else Changes()
         self._check_table(start, num_records if len(self.schema) else 0)

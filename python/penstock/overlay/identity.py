@@ -2,7 +2,8 @@
 a shard whose records have changed or moved since.
 
 A framed shard is identified by the position and stored checksum of every record, from its index, which is itself
-compared with the file. Any other shard is identified by its size and a sample of its bytes.
+compared with the file. Any other shard is identified by its size and a sample of its bytes, and an object also by its
+ETag. An object with the ETag of the overlay is not examined further.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.storage.base import Source
 
 _PIECE = 1 << 20
+_SAMPLE = "sample:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,13 @@ class Identity:
     num_bytes: int
     num_records: int | None
     digest: str
+    tag: str = ""
+    """What identifies the state of an object, such as its ETag; empty for a file."""
 
     def fits(self, other: Identity) -> bool:
         """Whether both identities can belong to the same state."""
+        if self.tag and other.tag and self.digest.startswith(_SAMPLE):
+            return self.tag == other.tag  # a sample does not show all changes
         counts = {self.num_records, other.num_records} - {None}
         same = (self.num_bytes, self.digest) == (other.num_bytes, other.digest)
         return same and len(counts) == 1
@@ -48,7 +54,8 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
     index: Any = getattr(reader, "index", None)
     if not isinstance(index, Index):
         num_records = reader.num_records if count else None
-        return Identity(source.size, num_records, f"sample:{sample_of(source).hex()}")
+        digest = f"{_SAMPLE}{sample_of(source).hex()}"
+        return Identity(source.size, num_records, digest, source.tag)
     if index.gap_ends is not None:
         raise StaleIndexError(
             "the shard is damaged and has no index, so it is unknown to which records an overlay's "
@@ -58,7 +65,8 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
         )
     places = _crc(np.asarray(index.starts), "<u8")
     checksums = _crc(np.asarray(index.checksums), "<u4")
-    return Identity(index.data_bytes, index.num_records, f"index:{places:08x}{checksums:08x}")
+    digest = f"index:{places:08x}{checksums:08x}"
+    return Identity(index.data_bytes, index.num_records, digest, source.tag)
 
 
 def _crc(numbers: np.ndarray, kind: str) -> int:

@@ -141,6 +141,9 @@ class ForeignStorage(Storage):
     def list(self, folder: str) -> list[str]:
         return [path for path in self._names(folder, below=False) if not is_own(_last(path))]
 
+    def own_files(self, folder: str) -> list[str]:
+        return [path for path in self._names(folder, below=False) if is_own(_last(path))]
+
     def list_below(self, prefix: str) -> list[str]:
         return self._names(prefix, below=True)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Sequence
 
 from penstock import _core
-from penstock.storage.base import Source, Storage
+from penstock.storage.base import Source, State, Storage
+from penstock.storage.hidden import is_own
 
 
 class MemorySource(Source):
@@ -44,8 +46,21 @@ class MemoryStorage(Storage):
             raise FileExistsError(path)
         return MemorySink(self, path)
 
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
     def list(self, folder: str) -> list[str]:
-        return sorted(path for path in self.files if os.path.dirname(path) == folder)
+        return sorted(path for path in self._in(folder) if not is_own(os.path.basename(path)))
+
+    def own_files(self, folder: str) -> list[str]:
+        return sorted(path for path in self._in(folder) if is_own(os.path.basename(path)))
+
+    def state(self, path: str) -> State | None:
+        data = self.files.get(path)
+        return None if data is None else [len(data), hashlib.blake2b(data).hexdigest()]
+
+    def _in(self, folder: str) -> list[str]:
+        return [path for path in self.files if os.path.dirname(path) == folder]
 
     def list_below(self, prefix: str) -> Sequence[str]:
         folder = prefix and prefix.rstrip("/") + "/"

@@ -1,33 +1,155 @@
-"""Writes an object. Its bytes are collected in a temporary file of this machine, because many formats change bytes that
-they wrote before, and are sent when the file is complete. The object appears whole or not at all."""
+"""Writes an object, which appears whole or not at all.
+
+Formats that only append send their bytes in parts while they write (`StreamedSink`). Others change bytes that they wrote
+before, so theirs are collected in a temporary file of this machine and sent when the object is complete (`ObjectSink`).
+A small object is sent by one request, which can demand that there is none of this name.
+
+Before the first part is sent, a hidden object beside the new one notes which upload was begun. A killed process leaves
+it, so the next run, or `penstock clean`, finds the upload and gives it up.
+"""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock import _core
-from penstock.errors import shown
+from penstock.errors import StorageError, shown
 from penstock.storage.base import Sink
+from penstock.storage.local_sink import temporary_beside
 
 _PUT_BYTES = 64 << 20
-"""Up to this size, an object is sent by one request, which can demand that there is none of this name."""
-_PART_BYTES = 16 << 20
-_MOST_PARTS = 10_000
+"""Up to this size, an object that must not replace another is sent by one request."""
+_PART_BYTES = 8 << 20
+_EQUAL_PARTS = 1_000
+"""So many parts have the same size, as some stores demand."""
+_STEP_PARTS = 60
+"""After so many further parts, parts grow by `_PART_BYTES`. So the most parts that stores take, 10,000, are 5 TiB."""
 
 Place = Callable[[str], tuple[_core.RemoteStore, str]]
 """Returns the client for a path, and the key of the object."""
+Translated = Callable[[str], Any]
+"""Converts the errors of the client for a path."""
+
+
+def part_bytes(number: int) -> int:
+    """The size of a part of an upload."""
+    return _PART_BYTES * (1 + max(0, number - _EQUAL_PARTS) // _STEP_PARTS)
+
+
+class _Upload:
+    """An upload in parts. At most four parts are on their way, and one is collected."""
+
+    def __init__(self, path: str, place: Place, translated: Translated) -> None:
+        self._path, self._place, self._translated = path, place, translated
+        self._note = temporary_beside(path)
+        self._waiting = bytearray()
+        self._parts = 0
+        self._is_lost = False
+        store, key = place(path)
+        with translated(path):
+            self._upload = store.upload(key)
+        try:
+            self._make_note()
+        except BaseException:
+            self.abort()
+            raise
+
+    @contextmanager
+    def _asking(self) -> Generator[None]:
+        """Requests of the upload. If the store fails, nothing more is asked of it: the note stays."""
+        try:
+            with self._translated(self._path):
+                yield
+        except StorageError:
+            self._is_lost = True
+            raise
+
+    def _make_note(self) -> None:
+        store, key = self._place(self._note)
+        facts = {"name": os.path.basename(self._path), "upload": self._upload.id}
+        try:
+            with self._translated(self._note):
+                store.put(key, json.dumps(facts).encode())
+        except StorageError as error:
+            if error.errno != errno.EACCES:  # else only data may be written, and the upload goes on
+                raise
+
+    def add(self, data: object) -> None:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        while len(view):
+            room = part_bytes(self._parts) - len(self._waiting)
+            self._waiting += view[:room]
+            view = view[room:]
+            if len(self._waiting) == part_bytes(self._parts):
+                self._send()
+
+    def _send(self) -> None:
+        with self._asking():
+            self._upload.part(self._parts, self._waiting)
+        self._parts += 1
+        self._waiting.clear()
+
+    def end(self) -> None:
+        """Send what is left."""
+        if self._waiting:
+            self._send()
+
+    def complete(self) -> None:
+        with self._asking():
+            self._upload.complete()
+        self._forget_note()
+
+    def abort(self) -> None:
+        """Give the upload up. If that fails, the note stays."""
+        with suppress(StorageError):
+            if not self._is_lost:
+                with self._asking():
+                    self._upload.abort()
+                self._forget_note()
+
+    def _forget_note(self) -> None:
+        store, key = self._place(self._note)
+        with suppress(StorageError), self._translated(self._note):
+            store.delete(key)
+
+
+def give_up(path: str, place: Place, translated: Translated) -> None:
+    """Abort the upload that a killed process noted at `path`, and remove the note."""
+    store, key = place(path)
+    with translated(path):
+        try:
+            text = store.first(key, 0, _PART_BYTES).wait().to_bytes()
+        except _core.StoreError as error:
+            if error.args[0] == "missing":
+                return
+            raise
+        name, upload = _noted(text)
+        if name and upload:
+            other, data_key = place(os.path.join(os.path.dirname(path), name))
+            other.upload(data_key, upload).abort()
+        store.delete(key)
+
+
+def _noted(text: bytes) -> tuple[str, str]:
+    """The name and the upload of a note; empty if it is none."""
+    with suppress(ValueError, KeyError, TypeError):
+        facts = json.loads(text)
+        name, upload = facts["name"], facts["upload"]
+        if isinstance(name, str) and isinstance(upload, str) and "/" not in name:
+            return name, upload
+    return "", ""
 
 
 class ObjectSink(Sink):
     """An object being written. `translated` converts the errors of the client for a path."""
 
-    def __init__(
-        self, path: str, place: Place, translated: Callable[[str], Any], *, overwrite: bool
-    ) -> None:
+    def __init__(self, path: str, place: Place, translated: Translated, *, overwrite: bool) -> None:
         self.path = path
         self._place = place
         self._translated = translated
@@ -41,7 +163,7 @@ class ObjectSink(Sink):
 
     def write_all(self, parts: Sequence[object]) -> None:
         for part in parts:
-            self._file.write(part)
+            self.write(part)
 
     def patch(self, start: int, data: object) -> None:
         self._file.seek(start)
@@ -60,26 +182,32 @@ class ObjectSink(Sink):
     def commit(self, path: str | None = None) -> None:
         self.path = path or self.path
         store, key = self._place(self.path)
-        size = self._file.seek(0, os.SEEK_END)
-        with self._translated(self.path):
-            if size <= _PUT_BYTES:
-                self._file.seek(0)
+        if self._file.seek(0, os.SEEK_END) > _PUT_BYTES:
+            self._complete(self._begin_upload())
+        else:
+            self._file.seek(0)
+            with self._translated(self.path):
                 store.put(key, self._file.read(), create=not self._overwrite)
-            else:
-                self._upload(store, key, size)
         self._file.close()
 
     def abort(self) -> None:
         self._file.close()
 
-    def _upload(self, store: _core.RemoteStore, key: str, size: int) -> None:
-        length = max(_PART_BYTES, -(-size // _MOST_PARTS))
-        upload = store.upload(key)
-
+    def _begin_upload(self) -> _Upload:
+        """Begin to send what was collected."""
+        upload = _Upload(self.path, self._place, self._translated)
         try:
-            for number, start in enumerate(range(0, size, length)):
-                self._file.seek(start)
-                upload.part(number, self._file.read(length))
+            self._file.seek(0)
+            while data := self._file.read(_PART_BYTES):
+                upload.add(data)
+        except BaseException:
+            upload.abort()
+            raise
+        return upload
+
+    def _complete(self, upload: _Upload) -> None:
+        try:
+            upload.end()
             if not self._overwrite:
                 # A race remains: stores cannot complete an upload on condition that there is no object.
                 self._refuse_existing(self.path)
@@ -98,3 +226,49 @@ class ObjectSink(Sink):
         raise FileExistsError(
             errno.EEXIST, "the object exists; pass overwrite=True to replace it", shown(path)
         )
+
+
+class StreamedSink(ObjectSink):
+    """An object whose bytes are sent while it is written, once they are too many for one request."""
+
+    def __init__(self, path: str, place: Place, translated: Translated, *, overwrite: bool) -> None:
+        super().__init__(path, place, translated, overwrite=overwrite)
+        self._room = _PART_BYTES if overwrite else _PUT_BYTES
+        self._upload: _Upload | None = None
+
+    def write(self, data: object) -> None:
+        if self._upload is not None:
+            self._upload.add(data)
+            return
+        self._room -= self._file.write(data)
+        if self._room < 0:
+            self._upload = self._begin_upload()
+            self._file.close()
+
+    def patch(self, start: int, data: object) -> None:
+        assert self._upload is None, "bytes that were sent cannot be patched"
+        super().patch(start, data)
+
+    def repeat(self, start: int, length: int) -> None:
+        assert self._upload is None, "bytes that were sent are not here"
+        super().repeat(start, length)
+
+    def finish(self) -> None:
+        if self._upload is None:
+            super().finish()
+        else:
+            self._upload.end()
+
+    def commit(self, path: str | None = None) -> None:
+        if self._upload is None:
+            super().commit(path)
+            return
+        assert path in (None, self.path), "the name of an object that is being sent is final"
+        upload, self._upload = self._upload, None
+        self._complete(upload)
+
+    def abort(self) -> None:
+        super().abort()
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            upload.abort()

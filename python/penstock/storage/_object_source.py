@@ -206,6 +206,10 @@ class ObjectSource(Source):
         arrays = (pa.array(values, pa.uint64()) for values in (starts, lengths))
         return self._store.fetch(self._key, self._state, *arrays)
 
+    @property
+    def tag(self) -> str:
+        return self._state.etag or self._state.version or ""
+
     def identity(self) -> tuple[int, int, int, int]:
         tag = self._state.version or self._state.etag
         if tag is None:

@@ -4,7 +4,7 @@ made of, so requests are pinned, and forks work."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import IO, Any
 
@@ -93,6 +93,19 @@ class Prefixed(Storage):
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         return _PrefixedSink(self, path, self._storage.sink(self.full(path), overwrite=overwrite))
 
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        sink = self._storage.stream(self.full(path), overwrite=overwrite)
+        return _PrefixedSink(self, path, sink)
+
+    def remove(self, path: str) -> None:
+        self._storage.remove(self.full(path))
+
+    def give_up(self, path: str) -> None:
+        self._storage.give_up(self.full(path))
+
+    def own_files(self, folder: str) -> Sequence[str]:
+        return self._short(folder, self._storage.own_files(self.full(folder)))
+
     def exists(self, path: str) -> bool:
         return not path.endswith("/") and self._storage.exists(self.full(path))
 
@@ -105,8 +118,8 @@ class Prefixed(Storage):
     def begin(self, paths: Any, length: int | None = None) -> None:
         self._storage.begin([self.full(path) for path in paths], length)
 
-    def _short(self, asked: str, found: list[str]) -> list[str]:
-        return found if is_url(asked) else [path[len(self._base) :] for path in found]
+    def _short(self, asked: str, found: Sequence[str]) -> list[str]:
+        return list(found) if is_url(asked) else [path[len(self._base) :] for path in found]
 
 
 class _PrefixedSink(Sink):

@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from penstock import _core
+from penstock.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,12 @@ class Source(ABC):
         """Read several ranges (uint64 arrays) into one buffer, back to back."""
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    @property
+    def tag(self) -> str:
+        """What identifies the state of an object, and is another for other bytes: its ETag or version. Empty if the
+        storage has nothing of that kind."""
+        return ""
 
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
@@ -75,6 +82,10 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+
+    @property
+    def tag(self) -> str:
+        return self._source.tag
 
     def read_in_order(self) -> None:
         self._source.read_in_order()
@@ -132,9 +143,16 @@ class Sink(Protocol):
         ...
 
 
-class Storage(ABC):
-    """A place that stores files."""
+State = list[int | str]
+"""Identifies a file in one state, as JSON can hold it."""
 
+
+class Storage(ABC):
+    """A place that stores files. What a storage cannot do has a default, which does it in another way, does nothing or
+    raises an UnsupportedError."""
+
+    changes_in_place: bool = False
+    """Whether a file can be replaced while others wait for it, under a lock, as verbs with `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -147,6 +165,34 @@ class Storage(ABC):
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         """Create a file to write."""
         ...
+
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        """Create a file whose bytes are written in order: none is patched or repeated, and the file gets the name
+        `path`. An object store sends the bytes while they are written."""
+        return self.sink(path, overwrite=overwrite)
+
+    def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+        """Create a file that describes the file `data_path`, and is not more open to other users than that file."""
+        del data_path
+        return self.sink(path, overwrite=overwrite)
+
+    def folder_sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        """Create a folder to write."""
+        del overwrite
+        raise UnsupportedError(
+            "folders can be written on this machine only",
+            file=path,
+            hint="write a file of another format, such as a tar, or a folder on this machine",
+        )
+
+    def no_more_open_than(self, paths: Iterable[str]) -> Storage:
+        """The same storage, but written files get only permissions that all these files have."""
+        del paths
+        return self
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        """Make a folder for files that describe the file `like`. By default this does nothing, which is right for
+        storage that knows only the names of files."""
 
     @abstractmethod
     def list(self, folder: str) -> list[str]:
@@ -163,10 +209,65 @@ class Storage(ABC):
         del path
         return False
 
+    def own_files(self, folder: str) -> Sequence[str]:
+        """Full paths of penstock's own files directly in a folder, sorted. Empty if the storage cannot list them."""
+        del folder
+        return []
+
     @abstractmethod
     def exists(self, path: str) -> bool:
         """Whether there is a file with this path."""
         ...
+
+    def num_bytes(self, path: str) -> int:
+        """The size of a file, or of a folder that is a shard."""
+        with closing(self.source(path)) as source:
+            return source.size
+
+    def state(self, path: str) -> State | None:
+        """The state of a file as it is now, and not as it was when it was opened. None if there is no such file. By
+        default this is what `Source.identity` says, and only the size if that says nothing."""
+        try:
+            source = self.source(path)
+        except (FileNotFoundError, KeyError):
+            return None
+        return [source.size, *source.identity()]
+
+    def remove(self, path: str) -> None:
+        """Remove a file for good. It is no error if there is none."""
+        raise UnsupportedError("this storage removes no files", file=path)
+
+    def remove_empty_folder(self, path: str) -> None:
+        """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
+
+    def will_list(self, folders: Sequence[str]) -> None:
+        """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
+
+    def give_up(self, path: str) -> None:
+        """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
+        none."""
+        self.remove(path)
+
+    def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
+        """Write a small file. Raises FileExistsError if there is one and `overwrite` is False."""
+        sink = self.sink(path, overwrite=overwrite)
+        try:
+            sink.write(data)
+            sink.commit()
+        except BaseException:
+            sink.abort()
+            raise
+
+    def load(self, path: str, most: int) -> bytes | None:
+        """The bytes of a small file as it is now, at most `most` of them. None if there is no such file."""
+        try:
+            source = self.source(path)
+        except (FileNotFoundError, KeyError):
+            return None
+        try:
+            return source.read(0, min(most, source.size)).to_bytes()
+        finally:
+            source.close()
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> None:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for

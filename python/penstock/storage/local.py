@@ -7,12 +7,13 @@ import os
 import stat
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock import _core
 from penstock.errors import ChangedError, UnsupportedError
 from penstock.storage import append_journal as journal
-from penstock.storage.base import Sink, Source, SourceView, Storage, no_longer_names
+from penstock.storage.base import Sink, Source, SourceView, State, Storage, no_longer_names
 from penstock.storage.descriptors import open_file
 from penstock.storage.hidden import is_own
 from penstock.storage.local_sink import Calls, LocalSink, closed_as, openness, sync_path
@@ -159,6 +160,7 @@ class FrontPart(SourceView):
 class LocalStorage(Storage):
     """The local file systems of this machine."""
 
+    changes_in_place = True
     _most = 0o777
     """The permission bits that written files may have at most."""
 
@@ -229,6 +231,43 @@ class LocalStorage(Storage):
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
+    def num_bytes(self, path: str) -> int:
+        from penstock.storage.folder import size_of  # it imports this module
+
+        return size_of(path)
+
+    def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> LocalSink:
+        return self.sink(path, overwrite=overwrite, like=data_path)
+
+    def state(self, path: str) -> State | None:
+        from penstock.storage.folder import size_of
+
+        try:
+            found = os.stat(path)
+            return [found.st_ino, size_of(path), found.st_mtime_ns]
+        except FileNotFoundError:
+            return None
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        # Without a sync, a power cut may bring the file back.
+        sync_path(self.calls, os.path.dirname(path))
+
+    def remove_empty_folder(self, path: str) -> None:
+        with suppress(OSError):  # the folder does not exist or is not empty
+            os.rmdir(path)
+
+    def give_up(self, path: str) -> None:
+        from penstock.storage.folder import remove
+
+        with suppress(FileNotFoundError):
+            remove(path)
+
+    def own_files(self, folder: str) -> list[str]:
+        with no_longer_names(folder), os.scandir(folder) as entries:
+            return sorted(e.path for e in entries if is_own(e.name))
+
     def list(self, folder: str) -> list[str]:
         with no_longer_names(folder), os.scandir(folder) as entries:
             return sorted(e.path for e in entries if e.is_file() and not is_own(e.name))
@@ -239,6 +278,4 @@ class LocalStorage(Storage):
 
 def sink_for(storage: Storage, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
     """Create a file that describes the file `data_path`. It gets only that file's permissions."""
-    if isinstance(storage, LocalStorage):
-        return storage.sink(path, overwrite=overwrite, like=data_path)
-    return storage.sink(path, overwrite=overwrite)
+    return storage.sink_for(path, data_path, overwrite=overwrite)

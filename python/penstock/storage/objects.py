@@ -19,9 +19,9 @@ from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import UnsupportedError, shown
 from penstock.storage._aws_profiles import resolved
-from penstock.storage._object_sink import ObjectSink
+from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
 from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, State, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
@@ -136,7 +136,77 @@ class ObjectStorage(Storage):
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
         refuse_web_target(path)
+        self._forget(path)
         return ObjectSink(path, self.store, translated, overwrite=overwrite)
+
+    def num_bytes(self, path: str) -> int:
+        return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
+
+    def stream(self, path: str, *, overwrite: bool = False) -> Sink:
+        if not is_url(path):
+            return self._local.stream(path, overwrite=overwrite)
+        refuse_web_target(path)
+        self._forget(path)
+        return StreamedSink(path, self.store, translated, overwrite=overwrite)
+
+    def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
+        if not is_url(path):
+            return self._local.sink_for(path, data_path, overwrite=overwrite)
+        return self.sink(path, overwrite=overwrite)
+
+    def make_folder(self, path: str, *, like: str) -> None:
+        if not is_url(path):
+            self._local.make_folder(path, like=like)
+
+    def state(self, path: str) -> State | None:
+        if not is_url(path):
+            return self._local.state(path)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                found = store.head(key)
+        except FileNotFoundError:
+            return None
+        return [found.size, found.etag or found.version or str(found.modified_ms)]
+
+    def remove(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove(path)
+            return
+        self._forget(path)
+        store, key = self.store(path)
+        with translated(path):
+            store.delete(key)
+
+    def remove_empty_folder(self, path: str) -> None:
+        if not is_url(path):
+            self._local.remove_empty_folder(path)
+
+    def give_up(self, path: str) -> None:
+        if is_url(path):
+            give_up(path, self.store, translated)
+        else:
+            self._local.give_up(path)
+
+    def save(self, path: str, data: bytes, *, overwrite: bool = True) -> None:
+        if not is_url(path):
+            self._local.save(path, data, overwrite=overwrite)
+            return
+        refuse_web_target(path)
+        self._forget(path)
+        store, key = self.store(path)
+        with translated(path):
+            store.put(key, data, create=not overwrite)
+
+    def load(self, path: str, most: int) -> bytes | None:
+        if not is_url(path):
+            return self._local.load(path, most)
+        store, key = self.store(path)
+        try:
+            with translated(path):
+                return store.first(key, 0, most).wait().to_bytes()
+        except FileNotFoundError:
+            return None
 
     def exists(self, path: str) -> bool:
         if not is_url(path):
@@ -163,8 +233,33 @@ class ObjectStorage(Storage):
             store, key = self.store(folder)
             with translated(folder):
                 found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
-        names = (path for path in found if "/" not in path[len(folder) :])
+        # An empty object may mark the folder itself.
+        names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
+
+    def will_list(self, folders: Sequence[str]) -> None:
+        """List all of these folders that have the same parent by one request for the common part of their names."""
+        parents: dict[str, list[str]] = {}
+        for folder in folders:
+            if is_url(folder) and not is_web(folder):
+                parents.setdefault(os.path.dirname(folder), []).append(folder)
+        for same in parents.values():
+            common = os.path.commonprefix(same)  # noqa: RUF071  it may end within a name
+            with self._lock:
+                is_listed = any(common.startswith(prefix) for prefix in self._listings)
+            if len(same) > 1 and not is_listed:
+                self._list(common)
+
+    def own_files(self, folder: str) -> list[str]:
+        if not is_url(folder):
+            return self._local.own_files(folder)
+        if is_web(folder):
+            return []
+        begin = folder.rstrip("/") + "/."
+        store, key = self.store(begin)
+        with translated(folder):
+            found = [_url(begin, key, name) for name, _ in store.list_folder(key)[0]]
+        return sorted(path for path in found if is_own(os.path.basename(path)))
 
     def list_below(self, prefix: str) -> list[str]:
         """Full paths of all objects in a folder and the folders below it, sorted."""
@@ -174,13 +269,25 @@ class ObjectStorage(Storage):
                 file=shown(prefix),
                 hint="pass the address of each file",
             )
-        prefix = prefix.rstrip("/") + "/"
+        return self._list(prefix.rstrip("/") + "/")
+
+    def _list(self, prefix: str) -> list[str]:
+        """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
             found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
         with self._lock:
             self._listings[prefix] = found
         return found
+
+    def _forget(self, path: str) -> None:
+        """Forget what is known about an object that is about to be written or removed."""
+        with self._lock:
+            self._states.pop(path, None)
+            self._heads.pop(path, None)
+            self._opening.pop(path, None)
+            for prefix in [prefix for prefix in self._listings if path.startswith(prefix)]:
+                del self._listings[prefix]
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():

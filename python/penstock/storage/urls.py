@@ -13,6 +13,7 @@ a browser: quoted, and they may have a query, which may be a signature. It is ne
 
 from __future__ import annotations
 
+import os
 import re
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -37,6 +38,11 @@ class Url(NamedTuple):
 def is_url(path: str) -> bool:
     """Whether a path names an object and not a local file."""
     return _URL.match(path) is not None
+
+
+def real_path(path: str) -> str:
+    """The same for all names of a file: without links and relative parts. An object has one name."""
+    return path if is_url(path) else os.path.realpath(path)
 
 
 def split_url(path: str) -> Url:

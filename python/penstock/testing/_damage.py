@@ -23,11 +23,11 @@ class DamageLaws(LawFiles):
     def test_damaged_files_raise_errors_of_penstock(self, tmp_path: Path) -> None:
         """Reading a file that is truncated or has a wrong bit returns records or raises an error of penstock."""
         path = self.write(tmp_path, self.table(20))
-        if not Path(path).is_file():
+        if not self.at(path).is_file():
             return
-        data = Path(path).read_bytes()
+        data = self.at(path).read_bytes()
         for number, damaged in enumerate(damaged_copies(data)):
-            other = tmp_path / f"damaged{number}{Path(path).suffix}"
+            other = tmp_path / f"damaged{number}{self.at(path).suffix}"
             other.write_bytes(damaged)
             for damage in ("error", "skip"):
                 with suppress(ps.PenstockError):
@@ -41,7 +41,7 @@ class DamageLaws(LawFiles):
         if not (info.loses_one and info.has_checksums):
             return
         path = self.write(tmp_path, table)
-        whole = Path(path).read_bytes()
+        whole = self.at(path).read_bytes()
         with closing(self.reader(path)) as reader:
             positions: Any = reader.positions
             assert positions is not None, (
@@ -49,8 +49,7 @@ class DamageLaws(LawFiles):
             )
             bits = range(8 * int(positions[0]), 8 * int(positions[-1]))
             for bit in np.random.default_rng(5).choice(bits, FLIPS).tolist():
-                with open(path, "r+b") as file:
-                    file.write(flipped(whole, bit))
+                self.at(path).write_bytes(flipped(whole, bit))
                 record = int(np.searchsorted(positions, bit // 8, "right")) - 1
                 parts = [part for chunk in reader.chunks() for part in parts_around(reader, chunk)]
                 errors = [part[2] for part in parts if isinstance(part[2], ps.PenstockError)]
@@ -68,14 +67,14 @@ class DamageLaws(LawFiles):
         values are also right. An error about one record leaves the others."""
         table = self.table(20)
         path = self.write(tmp_path, table)
-        if not Path(path).is_file():
+        if not self.at(path).is_file():
             return
-        whole = Path(path).read_bytes()
+        whole = self.at(path).read_bytes()
         with closing(self.reader(path)) as reader:
             ranges = [(chunk.start_byte, chunk.end_byte) for chunk in reader.chunks()]
         bits = np.concatenate([np.arange(8 * start, 8 * end) for start, end in ranges])
         for bit in np.random.default_rng(4).choice(bits, FLIPS).tolist():
-            damaged = tmp_path / f"damaged{Path(path).suffix}"
+            damaged = tmp_path / f"damaged{self.at(path).suffix}"
             damaged.write_bytes(flipped(whole, bit))
             self._check_damage(damaged, table, f"bit {bit % 8} of byte {bit // 8} is wrong: ")
 
@@ -128,9 +127,9 @@ class DamageLaws(LawFiles):
         """Reading a truncated file is an error, and with damage="skip" the damage is reported, unless the file is what
         a writer makes of the records that are left."""
         path, table = self.several(tmp_path)
-        if not Path(path).is_file():
+        if not self.at(path).is_file():
             return
-        whole = Path(path).read_bytes()
+        whole = self.at(path).read_bytes()
         with closing(self.reader(path)) as reader:
             chunks = list(reader.chunks())
         few = [*chunks[:3], *chunks[-3:]]
@@ -138,7 +137,7 @@ class DamageLaws(LawFiles):
         near = {at + step for at in edges for step in (-1, 0, 1, 9)}
         random = np.random.default_rng(6).integers(1, len(whole), 16).tolist()
         for end in sorted(at for at in {*near, *random, len(whole) - 1} if 0 < at < len(whole)):
-            other = tmp_path / f"cut{Path(path).suffix}"
+            other = tmp_path / f"cut{self.at(path).suffix}"
             other.write_bytes(whole[:end])
             for damage in ("error", "skip"):
                 self._check_truncated(other, table, damage, f"the file ends at byte {end}: ")
@@ -151,7 +150,7 @@ class DamageLaws(LawFiles):
             return
         if num_records == table.num_rows or ds.damage:
             return
-        again = Path(self.write(path.parent, table.slice(0, num_records), "again"))
+        again = self.at(self.write(path.parent, table.slice(0, num_records), "again"))
         assert again.read_bytes() == path.read_bytes(), (
             f"{place}damage={damage!r} returns {num_records} of {table.num_rows} records, and reports nothing"
         )
@@ -160,15 +159,15 @@ class DamageLaws(LawFiles):
         """With has_checksums: the records that `verify` and damage="skip" find, and those that they report as lost, are
         all records, unless a number is unknown. An error of a whole chunk loses all its records."""
         path, table = self.several(tmp_path)
-        if not (Path(path).is_file() and formats.by_name(self.format).info.has_checksums):
+        if not (self.at(path).is_file() and formats.by_name(self.format).info.has_checksums):
             return  # without checksums, damaged bytes may look like more records
-        whole = Path(path).read_bytes()
+        whole = self.at(path).read_bytes()
         with closing(self.reader(path)) as reader:
             ranges = [(chunk.start_byte, chunk.end_byte) for chunk in reader.chunks()]
         rng = np.random.default_rng(7)
         for start, end in [*ranges[:2], *ranges[-2:]]:
             for bit in rng.integers(8 * start, 8 * end, 4).tolist() if end > start else ():
-                damaged = tmp_path / f"damaged{Path(path).suffix}"
+                damaged = tmp_path / f"damaged{self.at(path).suffix}"
                 damaged.write_bytes(flipped(whole, bit))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # a damaged name may look like another field

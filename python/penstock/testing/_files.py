@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import formats
 from penstock.contract.format import Options, Reader
 from penstock.contract.opening import open_shard
-from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for
 
 _CHUNKS, _MOST_RECORDS = 3, 16_000
 
@@ -45,6 +45,12 @@ class LawFiles:
     similar: ClassVar[tuple[str, ...]] = ()
     """Formats that have the same bytes at the start of a file, so that only the name of a file tells them apart."""
 
+    def at(self, path: Any) -> Any:
+        """The file with this path. Override it to run the laws in another place than this machine: it then returns what
+        has these members of a `Path`: `/`, `name`, `suffix`, `parent`, `is_file`, `exists`, `read_bytes`, `write_bytes`,
+        `unlink`, `rglob("*")`. Pass the laws such an object as `tmp_path`."""
+        return Path(path)
+
     def write(self, folder: Path, table: pa.Table, name: str = "a") -> str:
         """Write a shard, and return its path."""
         ending = formats.by_name(self.format).info.extensions[0]
@@ -61,7 +67,7 @@ class LawFiles:
         """Open a shard as the verbs do, without a dataset."""
         options = {"index": "never"} | options
         return open_shard(
-            formats.by_name(self.format), LocalStorage().source(path), Options(**options)
+            formats.by_name(self.format), storage_for(path, None).source(path), Options(**options)
         )
 
     def several(self, folder: Path) -> tuple[str, pa.Table]:

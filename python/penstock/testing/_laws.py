@@ -16,7 +16,7 @@ import penstock as ps
 from penstock import formats
 from penstock.contract.format import Chunk, Format, FormatInfo, Options
 from penstock.framing.format import FramedFormat
-from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for
 from penstock.testing._checks import (
     check_positions,
     check_raises,
@@ -80,8 +80,8 @@ class FormatLaws(DamageLaws):
         made = ps.write(
             self.table(self.num_records), tmp_path / f"a{ending}", format=self.format, index=False
         )
-        if Path(made.paths[0]).is_file():
-            size = Path(made.paths[0]).stat().st_size
+        if self.at(made.paths[0]).is_file():
+            size = len(self.at(made.paths[0]).read_bytes())
             assert made.num_bytes == size, (
                 f"Writer.num_bytes is {made.num_bytes} after close, and the file has {size} bytes"
             )
@@ -126,8 +126,8 @@ class FormatLaws(DamageLaws):
     def test_the_same_records_are_the_same_bytes(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
         first, second = (self.write(tmp_path, table, name) for name in ("one", "two"))
-        if Path(first).is_file():
-            assert Path(first).read_bytes() == Path(second).read_bytes()
+        if self.at(first).is_file():
+            assert self.at(first).read_bytes() == self.at(second).read_bytes()
 
     def test_the_facts_of_the_format_have_their_types(self) -> None:
         fmt = formats.by_name(self.format)
@@ -167,13 +167,13 @@ class FormatLaws(DamageLaws):
                 assert chunk.first_record == record, f"a chunk does not begin at record {record}"
                 assert 0 <= chunk.start_byte <= chunk.end_byte, "a chunk ends before it begins"
                 record += chunk.num_records
-            if Path(path).is_file():
-                check_ranges(chunks, Path(path).stat().st_size)
+            if self.at(path).is_file():
+                check_ranges(chunks, len(self.at(path).read_bytes()))
             assert record == reader.num_records, "the chunks do not hold num_records records"
             keeps = formats.by_name(self.format).info.keeps_positions
             assert reader.positions is not None or not keeps, "keeps_positions, but there are none"
             if reader.positions is not None:
-                check_positions(reader.positions, record, Path(path).stat().st_size)
+                check_positions(reader.positions, record, len(self.at(path).read_bytes()))
         finally:
             reader.close()
 
@@ -184,19 +184,19 @@ class FormatLaws(DamageLaws):
         assert str(found), "info prints something"
         assert found.num_records == table.num_rows, "info gives the number of records"
         assert ps.verify(path).ok, "verify finds nothing in a file that was just written"
-        if Path(path).is_file():
+        if self.at(path).is_file():
             self._check_regions(path)
             assert ps.layout(path).ok, "layout shows no damage in a file that was just written"
 
     def _check_regions(self, path: str) -> None:
-        with closing(LocalStorage().source(path)) as source:
+        with closing(storage_for(path, None).source(path)) as source:
             regions = list(formats.by_name(self.format).layout(source, 0, Options(index="never")))
         end = 0
         for region in regions:
             if not region.within:
                 assert region.start >= end, f"layout: {region.name!r} overlaps the region before it"
                 end = region.end
-        assert end <= Path(path).stat().st_size, "layout: a region ends after the file"
+        assert end <= len(self.at(path).read_bytes()), "layout: a region ends after the file"
 
     def test_an_index_is_kept_and_renewed(self, tmp_path: Path) -> None:
         """With keeps_positions: the index of a writer and that of a reader agree, and an index of other bytes is not
@@ -206,7 +206,7 @@ class FormatLaws(DamageLaws):
         table = self.table(self.num_records)
         path, kept = self.write(tmp_path, table), tmp_path / "indexes"
         check_same(self.open(path, tmp_path).to_table(), table)
-        indexes = list(kept.glob(".*.penstock"))
+        indexes = [one for one in kept.rglob("*") if one.name.endswith(".penstock")]
         assert len(indexes) == 1, "the reader kept no index: it does not call kept_positions"
         [index] = indexes
         check_same(self.open(path, tmp_path).to_table(), table)
@@ -233,24 +233,24 @@ class FormatLaws(DamageLaws):
         table = self.table(self.num_records)
         cut = table.num_rows // 2
         path, kept = self.write(tmp_path, table.slice(0, cut)), str(tmp_path / "indexes")
-        old = Path(path).read_bytes()
+        old = self.at(path).read_bytes()
         for first, last in ((cut, cut + 1), (cut + 1, table.num_rows)):
             made = ps.append(table.slice(first, last - first), path, index=kept)
             assert made.num_records == last - first
             check_same(self.open(path, tmp_path).to_table(), table.slice(0, last))
             check_same(ps.open(path, index="never").to_table(), table.slice(0, last))
-        whole = Path(path).read_bytes()
+        whole = self.at(path).read_bytes()
         assert whole.startswith(old), "an append changed the bytes of old records"
         assert ps.verify(path).ok, "verify finds something after an append"
         other = table.rename_columns([f"other {name}" for name in table.schema.names])
         check_raises(lambda: ps.append(other, path), ps.SchemaError)
-        assert Path(path).read_bytes() == whole, "a refused append changed the file"
-        Path(path).write_bytes(whole[:-1])
+        assert self.at(path).read_bytes() == whole, "a refused append changed the file"
+        self.at(path).write_bytes(whole[:-1])
         with suppress(ps.PenstockError):
             ps.open(path, index="never").to_table()
             return  # such a file is not damaged
         check_raises(lambda: ps.append(table, path), ps.PenstockError)
-        assert Path(path).read_bytes() == whole[:-1], "an append changed a damaged file"
+        assert self.at(path).read_bytes() == whole[:-1], "an append changed a damaged file"
 
     def test_nulls_are_kept_or_refused(self, tmp_path: Path) -> None:
         table = self.table(20)
@@ -293,5 +293,5 @@ class FormatLaws(DamageLaws):
                 made = ps.write(
                     {"x": [1, 2, 3]}, tmp_path / "other", format=other, index=False, overwrite=True
                 )
-                data = Path(made.paths[0]).read_bytes()
+                data = self.at(made.paths[0]).read_bytes()
                 assert not fmt.sniff(data, len(data)), f"sniff accepts a file of {other}"

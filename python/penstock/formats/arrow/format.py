@@ -89,6 +89,7 @@ class ArrowFormat(Format):
     info = FormatInfo(
         "arrow",
         (".arrow", ".feather", ".arrows", ".ipc"),
+        only_appends=True,
         can_map=True,
         compressions=("lz4", "zstd"),
     )

@@ -92,6 +92,7 @@ class ParquetFormat(Format):
     info = FormatInfo(
         "parquet",
         (".parquet", ".parq", ".pq"),
+        only_appends=True,
         has_checksums=True,
         checksums="CRC-32 of each page",
         can_map=True,

@@ -91,6 +91,7 @@ class RecordIOFormat(FramedFormat):
     info = FormatInfo(
         "recordio",
         (".rec", ".recordio"),
+        only_appends=True,
         may_be_empty=True,
         can_append=True,
         can_map=True,

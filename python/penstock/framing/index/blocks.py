@@ -78,7 +78,7 @@ def _pieces(source: Source, start: int, end: int) -> Iterator[tuple[int, list[in
 
 
 class CheckedSource(SourceView):
-    """A local file that compares every read with the checksums of an index."""
+    """A file or object that compares every read with the checksums of an index."""
 
     def __init__(self, source: Source, blocks: np.ndarray) -> None:
         super().__init__(source)
@@ -157,12 +157,15 @@ def checked(source: Source, where: str) -> CheckedSource:
 
     Raises:
         StaleIndexError: there are no checksums, or they are for a file of a different size.
-        UnsupportedError: it is not a file on this machine.
+        UnsupportedError: it is a folder, or in a storage that keeps no index.
     """
-    if not isinstance(source, (LocalSource, FrontPart)):
-        message = 'checksums="index" supports only single files on this machine'
+    storage = source.storage
+    if isinstance(source, (LocalSource, FrontPart)):
+        storage = LocalStorage()
+    if storage is None:
+        message = 'checksums="index" supports only single files and objects'
         raise UnsupportedError(message, file=source.path)
-    found = kept(source.path, where, LocalStorage())
+    found = kept(source.path, where, storage)
     if found is None or found[1].blocks is None:
         raise StaleIndexError(
             "there is no index with checksums of this file",

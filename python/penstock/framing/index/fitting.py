@@ -177,6 +177,19 @@ def ends_whole(index: Index, source: Source, framing: Framing) -> bool:
     return int(index.starts[-1]) == source.size and _agrees(index, source, framing, last)
 
 
+def kept_records(index: Index, source: Source, framing: Framing) -> int | None:
+    """The number of records that are left of a plain file that was cut between two records since it was indexed. None if
+    it was not: the rest must agree with the index in a sample of its records."""
+    if index.layout != "plain" or source.size >= index.data_bytes:
+        return None
+    count = int(np.searchsorted(index.starts, np.uint64(source.size)))
+    if source.size and int(index.starts[count]) != source.size:
+        return None
+    count = count if source.size else 0
+    agrees = all(_agrees(index, source, framing, record) for record in _spread(count, _SAMPLES))
+    return count if agrees else None
+
+
 def with_checks(points: Iterable[SeekPoint], source: Source) -> tuple[SeekPoint, ...]:
     """The seek points, each with the checksum of the compressed bytes up to the next one."""
     bare = list(points)

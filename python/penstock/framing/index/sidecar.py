@@ -123,6 +123,12 @@ def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -
         return hidden(data_path, suffix)
     import hashlib  # costs 3 ms at import, and is rarely needed
 
+    if is_url(folder) and not is_url(data_path):
+        raise UnsupportedError(
+            "the index of a file on this machine cannot be kept in an object store",
+            file=data_path,
+            hint="a folder on this machine for the index",
+        )
     full = data_path if is_url(data_path) else os.path.abspath(data_path)
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     name = f"{os.path.basename(full)}.{digest}"
@@ -174,7 +180,7 @@ def save(index: Index, data_path: str, storage: Storage, folder: str | None = No
 
 def make_place(index: Index, folder: str | None) -> None:
     """Create the folder of a sidecar; if it is the user's cache, make room in it."""
-    if folder is not None:
+    if folder is not None and not is_url(folder):
         if folder == cache_folder() and not make_room(_num_bytes(index)):
             raise OSError(errno.ENOSPC, "the index is larger than the cache allows", folder)
         os.makedirs(folder, exist_ok=True)

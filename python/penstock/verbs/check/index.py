@@ -23,8 +23,6 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source, Storage
-from penstock.storage.folder import size_of
-from penstock.storage.local import LocalStorage
 from penstock.storage.paths import expand
 from penstock.storage.places import storage_of
 from penstock.verbs.check import textindex
@@ -108,7 +106,7 @@ def index(
         checksums,
         dict(format_options),
     )
-    total = sum(bytes_of(path, place) for path in paths)
+    total = sum(place.num_bytes(path) for path in paths)
     made: list[str] = []
     num_records = num_bytes = 0
     for done in in_order([lambda: iter(paths)], work.build, lambda done: 0, threads):
@@ -118,15 +116,6 @@ def index(
         if progress is not None:
             progress(num_records, num_bytes, total)
     return made
-
-
-def bytes_of(path: str, storage: Storage) -> int:
-    """Return the size of a file, or of a folder that is a shard."""
-    if isinstance(storage, LocalStorage):
-        return size_of(path)
-    source = storage.source(path)
-    source.close()
-    return source.size
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.check._saving import How, Saving, saving_of
 from penstock.verbs.check.findings import empty_file, first_error, found_in, is_empty_file
-from penstock.verbs.check.index import bytes_of
 from penstock.verbs.check.verify import format_of
 from penstock.verbs.convert.journal import refuse_existing
 from penstock.verbs.own_names import refuse_name_of_another_format
@@ -51,6 +50,8 @@ def repair(
     progress: Progress | None = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
     """Write every verified record to new files, and report the lost records.
@@ -77,6 +78,8 @@ def repair(
         threads: the number of threads that read and compress; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
         storage_options: as for `open`.
+        target_storage, target_storage_options: where repaired files are written. None for this machine, for `storage`,
+            and for names such as s3://bucket/key, whose client takes its options from the environment.
         **format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
@@ -108,7 +111,9 @@ def repair(
     options = Options(
         limits=limits_from(limits), stores_index=False, format_options=dict(format_options)
     )
-    new_place = place if storage or into is None else storage_of(targets, None, storage_options)
+    new_place = place
+    if into is not None:
+        new_place = storage_of(targets, target_storage or storage, target_storage_options)
     work = _Work(
         place,
         new_place,
@@ -123,7 +128,7 @@ def repair(
         threads,
         progress,
     )
-    work.total_bytes = sum(bytes_of(path, place) for path in paths) * (2 if in_place else 1)
+    work.total_bytes = sum(place.num_bytes(path) for path in paths) * (2 if in_place else 1)
     for path, target in zip(paths, targets, strict=True):
         work.one(path, target)
     found = tuple(work.findings)
@@ -134,7 +139,7 @@ def repair(
 def _targets(source: Any, paths: list[str], into: str) -> list[str]:
     is_folder = len(paths) > 1 or into.endswith(("/", os.sep)) or os.path.isdir(into)
     if is_folder and is_url(into):
-        targets = [f"{into.rstrip('/')}/{os.path.basename(path)}" for path in paths]
+        targets = [f"{into.rstrip('/')}/{name}" for name in _names(source, paths)]
     elif not is_folder:
         targets = [into]
     else:
@@ -153,12 +158,25 @@ def _targets(source: Any, paths: list[str], into: str) -> list[str]:
 
 def _names(source: Any, paths: list[str]) -> list[str]:
     """The names of the new files: the paths below the folder that all files are in, or that the caller named."""
+    if any(map(is_url, paths)):
+        return _names_of_objects(source, paths)
     is_folder = isinstance(source, (str, os.PathLike)) and os.path.isdir(source)
     tops = [os.fspath(source)] if is_folder else [os.path.dirname(path) for path in paths]
     top = os.path.commonpath([os.path.abspath(folder) for folder in tops])
     names = [os.path.relpath(os.path.abspath(path), top) for path in paths]
     is_below = [name != os.curdir and name.split(os.sep)[0] != os.pardir for name in names]
     return names if all(is_below) else [os.path.basename(path) for path in paths]
+
+
+def _names_of_objects(source: Any, paths: list[str]) -> list[str]:
+    named = f"{source.rstrip('/')}/" if isinstance(source, str) else ""
+    if not named or not all(path.startswith(named) for path in paths):
+        common = os.path.commonprefix(paths)  # noqa: RUF071  cut at the end of a folder's name
+        named = common[: common.rfind("/") + 1]
+    names = [path.removeprefix(named) for path in paths]
+    is_below = is_url(named) and named.count("/") > 2
+    is_plain = all({"", ".", ".."}.isdisjoint(name.split("/")) for name in names)
+    return names if is_below and is_plain else [os.path.basename(path) for path in paths]
 
 
 @dataclass

@@ -36,7 +36,6 @@ from penstock.storage.paths import expand, reading_index
 from penstock.storage.places import storage_of
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
-from penstock.verbs.check.index import bytes_of
 from penstock.verbs.progress import Progress
 
 _BLOCKS_BYTES = 64 << 20
@@ -94,7 +93,8 @@ def verify(
 
     Raises:
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
-        SchemaError: a file can be read only with an option, such as `group="data/*"`. The error names it.
+        SchemaError: the only file can be read only with an option, such as `group="data/*"`. The error names it. One
+            of several files is a finding, and the others are checked.
 
     Example:
         >>> import penstock as ps
@@ -114,10 +114,16 @@ def verify(
         format_options=dict(format_options),
     )
     examine = partial(
-        _tasks, storage=place, format=format, options=options, payloads=payloads, decode=decode
+        _tasks,
+        storage=place,
+        format=format,
+        options=options,
+        payloads=payloads,
+        decode=decode,
+        is_alone=len(paths) == 1,
     )
     streams = [partial(examine, path) for path in paths]
-    total = sum(bytes_of(path, place) for path in paths)
+    total = sum(place.num_bytes(path) for path in paths)
     findings: list[Finding] = []
     num_records = num_bytes = 0
     for tally in in_order(streams, lambda task: task(), lambda tally: 0, threads):
@@ -140,6 +146,7 @@ def _tasks(
     options: Options,
     payloads: bool,
     decode: bool,
+    is_alone: bool,
 ) -> Iterator[_Task]:
     with closing(storage.source(path)) as source:
         try:
@@ -165,7 +172,9 @@ def _tasks(
                     yield partial(_decoded, pictures, options.limits)
         except PenstockError as error:
             if _is_undamaged(error):
-                raise error.at(file=path) from error.__cause__
+                if is_alone:
+                    raise error.at(file=path) from error.__cause__
+                error.message += f"; try: {error.hint}"
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
 
 
@@ -250,7 +259,7 @@ def format_of(source: Source, name: str | None) -> Format:
 def stale_index(
     source: Source, kind: FramedFormat, options: Options, storage: Storage
 ) -> Finding | None:
-    """Return a note if a sidecar does not fit this file."""
+    """Return a note if a sidecar does not fit this file, or a fault if it lists records that were cut off."""
     if options.index == "never":
         return None
     for folder in sidecar.folders(options.index):
@@ -259,6 +268,9 @@ def stale_index(
             index = sidecar.load(kept_at, storage)
             if fitting.covers(index, source, kind.framing) != "nothing":
                 return None
+            kept = fitting.kept_records(index, source, kind.framing)
+            if kept is not None:
+                return _cut(source, index, kept)
             reason = "was made for another state of the file"
         except StaleIndexError as error:
             reason = error.message
@@ -267,6 +279,17 @@ def stale_index(
         message = f"the index {kept_at} is not used: it {reason}; open and index will replace it"
         return Finding("stale_index", source.path, None, 0, source.size, message, 0, "note")
     return None
+
+
+def _cut(source: Source, index: Index, kept: int) -> Finding:
+    """Return the finding for a file that ends between two of the records in its index."""
+    again = command("penstock", "index", "--force", source.path)
+    message = (
+        f"the file ends after {kept} of the {index.num_records} records in its index; "
+        f"if it was shortened on purpose, {again} renews the index"
+    )
+    lost = index.num_records - kept
+    return Finding("truncated", source.path, kept, source.size, index.data_bytes, message, lost)
 
 
 def overlay_findings(
@@ -402,5 +425,5 @@ def _decode(reader: Reader, path: str, chunk: Chunk[Any], num_bytes: int) -> Ite
 
 def _is_undamaged(error: PenstockError) -> bool:
     """Whether only an option, or a package, is missing to read a file."""
-    needs_option = isinstance(error, SchemaError) and error.hint is not None
-    return needs_option or isinstance(error.__cause__, ImportError)
+    needs_it = isinstance(error, SchemaError) or isinstance(error.__cause__, ImportError)
+    return needs_it and error.hint is not None

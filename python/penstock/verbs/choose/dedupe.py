@@ -32,6 +32,7 @@ def dedupe(
     by: str | Sequence[str] | None = None,
     *,
     into: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -58,8 +59,10 @@ def dedupe(
 
     Args:
         source: as for `open`, or a Dataset.
-        by: a column, or a list of columns, to compare; None compares all columns but `__url__` of tars.
+        by: a column, or a list of columns, to compare; None compares `columns`, or else all columns but `__url__` of
+            tars.
         into: the target, as for `convert`.
+        columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
         write_options, format_options: as for `convert`.
 
@@ -83,6 +86,7 @@ def dedupe(
         {'id': [1, 2], 'name': ['a', 'b']}
     """
     how = How(
+        columns=columns,
         prove=prove,
         format=format,
         compression=compression,
@@ -98,14 +102,15 @@ def dedupe(
         format_options=format_options,
     )
     dataset = opened(source)
-    columns = without_places(dataset) if by is None else checked_columns(dataset, by, "by")
+    named = columns if by is None else by
+    keys = without_places(dataset) if named is None else checked_columns(dataset, named, "by")
     dataset, source = numbered(dataset, source)
-    found = first_of_equal(dataset.complete() if by is None else dataset, columns, how)
+    found = first_of_equal(dataset.complete() if named is None else dataset, keys, how)
     made = write_chosen(source, into, Choice(numbers=found.numbers), how)
     check_unchanged(dataset)
-    notes = [_left_out(found, columns or dataset.schema.names)]
+    notes = [_left_out(found, keys or dataset.schema.names)]
     if by is None:
-        notes.append(_compared(columns or dataset.schema.names))
+        notes.append(_compared(keys or dataset.schema.names))
     return replace(made, notes=(*made.notes, *notes))
 
 

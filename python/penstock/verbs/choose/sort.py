@@ -26,6 +26,7 @@ def sort(
     *,
     into: str | os.PathLike[str],
     descending: bool = False,
+    columns: Sequence[str] | None = None,
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -53,6 +54,7 @@ def sort(
             the first column are sorted by the second column, and so on.
         into: the target, as for `convert`.
         descending: the largest values first.
+        columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
         write_options, format_options: as for `convert`.
 
@@ -72,6 +74,7 @@ def sort(
         {'id': [1, 2, 3]}
     """
     how = How(
+        columns=columns,
         prove=prove,
         format=format,
         compression=compression,
@@ -87,9 +90,9 @@ def sort(
         format_options=format_options,
     )
     dataset = opened(source)
-    columns = checked_columns(dataset, by, "by")
+    keys = checked_columns(dataset, by, "by")
     dataset, source = numbered(dataset, source)
-    table = values_of(dataset, columns, threads, meter_of(progress, dataset))
+    table = values_of(dataset, keys, threads, meter_of(progress, dataset))
     numbers = order_by(table, descending=descending)
     del table  # its memory is needed to gather the records
     made = write_chosen(source, into, Choice(numbers=numbers), how)

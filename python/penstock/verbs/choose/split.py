@@ -85,6 +85,7 @@ def write_splits(
     by: str | Sequence[str] | None = None,
     seed: int = 0,
     stratify: str | None = None,
+    columns: Sequence[str] | None = None,
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -113,6 +114,7 @@ def write_splits(
         stratify: as for `split`.
         num_shards: the number of files of each split.
         shard_records: the number of records of each file, except the last one of a split.
+        columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, index, overwrite, exact, threads, progress, write_options, format_options: as
             for `convert`.
 
@@ -145,6 +147,7 @@ def write_splits(
     pattern = pattern.replace("{shard}", "{shard:05d}")
     pieces = [Piece(pattern.replace("{split}", name), len(part)) for name, part in found.items()]
     how = How(
+        columns=columns,
         prove=prove,
         format=format,
         compression=compression,

@@ -7,7 +7,7 @@ which values are equal; `payloads` reads Examples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,9 +19,10 @@ import pyarrow as pa
 from penstock import describe
 from penstock.columns.types import is_list
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
+from penstock.datasets.open import opened
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
+from penstock.storage.base import Storage
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.fields.keys import Matched, match
 from penstock.verbs.fields.payloads import NewColumn, Side, read_alike, same_payloads
@@ -39,6 +40,8 @@ def diff(
     by: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Diff:
     """Find the fields and records in which two datasets differ, by content. Their formats may differ.
 
@@ -63,6 +66,7 @@ def diff(
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
+        storage, storage_options: where both are, as for `open`. If they are in different places, open them.
 
     Returns:
         Diff: `equal`, the `fields` that differ, and the `records`.
@@ -81,11 +85,11 @@ def diff(
         >>> print(found.fields[0].examples[0])
         ValueDiff(record_a=1, record_b=1, a='6', b='0', place=None)
     """
-    opened = [x if isinstance(x, Dataset) else open_dataset(x) for x in (a, b)]
+    sources = [x if isinstance(x, Dataset) else opened(x, storage, storage_options) for x in (a, b)]
     if columns is None:
-        _check_whole(opened)
-    without = _places(opened) if columns is None else frozenset[str]()
-    sides = (Side(opened[0], columns, without), Side(opened[1], columns, without))
+        _check_whole(sources)
+    without = _places(sources) if columns is None else frozenset[str]()
+    sides = (Side(sources[0], columns, without), Side(sources[1], columns, without))
     _check_columns(sides, columns)
     read_alike(sides)
     matched = None if by is None else match(sides[0].dataset, sides[1].dataset, by, threads)

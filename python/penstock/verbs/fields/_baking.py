@@ -7,20 +7,25 @@ from typing import Any
 
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
+from penstock.datasets.open import opened
 from penstock.limits import limits_from
-from penstock.overlay.file import find
+from penstock.overlay.file import find, folder_of
+from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._new_fields import Baked
-from penstock.verbs.fields.overlays import identify, overlays, remove_empty_folder, remove_overlay
+from penstock.verbs.fields.overlays import identify, overlays, remove_overlay
 from penstock.verbs.fields.rewrite_journal import Journal
 
 
-def bare(source: Any) -> Dataset:
+def bare(
+    source: Any, storage: Storage | None, storage_options: Mapping[str, Any] | None
+) -> Dataset:
     """Return the dataset without its overlays."""
+    found = opened(source, storage, storage_options, overlays=False)
     if isinstance(source, Dataset):
-        return source.whole("bake_fields").reopened(columns=None, overlays=False)
-    return open_dataset(source, overlays=False)
+        return found.whole("bake_fields").reopened(columns=None, overlays=False)
+    return found
 
 
 def left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
@@ -28,7 +33,9 @@ def left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
     written = journal.written()
     for shard in written:
         _remove_baked(paths[shard])
-        remove_empty_folder(paths[shard])  # a killed run may have left an empty folder
+        LocalStorage().remove_empty_folder(
+            folder_of(paths[shard])
+        )  # a killed run may have left an empty folder
     if written and overlays([paths[shard] for shard in written]):
         journal.forget()  # newer overlays exist for written shards, so all shards are to be baked
         written = []

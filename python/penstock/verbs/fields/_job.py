@@ -14,7 +14,8 @@ from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
-from penstock.verbs.convert.journal import refuse_existing
+from penstock.storage.base import Storage
+from penstock.storage.urls import real_path
 from penstock.verbs.fields._edit import REPLACE_HINT, Edit
 from penstock.verbs.own_names import refuse_name_of_another_format
 from penstock.verbs.progress import Progress
@@ -31,6 +32,8 @@ class Job:
     index: bool | str
     threads: int | None
     progress: Progress | None
+    place: Storage
+    """Where the new files are written."""
     published: Callable[[int], None] = lambda shard: None
     """Called with the number of each shard whose new file is complete, from this run or an earlier run."""
 
@@ -80,15 +83,17 @@ def _check_names(edit: Edit, known: list[str], path: str) -> None:
 
 
 def _check_targets(job: Job, old: Dataset, todo: list[int]) -> None:
-    sources = {os.path.realpath(source) for source in job.dataset.paths}
+    sources = set(map(real_path, job.dataset.paths))
     for target in job.targets:
-        if os.path.realpath(target) in sources:
+        if real_path(target) in sources:
             raise ValueError(f"{target} would be written over itself; use in_place=True")
     for place, shard in enumerate(todo):
         kind = formats.by_name(old.files.format_name(place))
         refuse_name_of_another_format(kind, old.paths[place], job.targets[shard])
     if not job.overwrite:
-        refuse_existing([job.targets[shard] for shard in todo])
+        for target in (job.targets[shard] for shard in todo):
+            if job.place.exists(target):
+                raise FileExistsError(f"{target} exists; pass overwrite=True to replace it")
 
 
 def _check_kinds(old: Dataset, num_shards: int) -> None:
@@ -107,7 +112,9 @@ def _check_kinds(old: Dataset, num_shards: int) -> None:
 def _check_space(job: Job, old: Dataset, todo: list[int]) -> None:
     """Raise OSError if the disk has no room. A job in place needs room for one new file at a time, any other job for
     all new files."""
-    sizes = [os.path.getsize(path) for path in old.paths]
+    if not job.place.changes_in_place:
+        return
+    sizes = [old.files.storage.num_bytes(path) for path in old.paths]
     wanted = max(sizes) if job.in_place else sum(sizes)
     folder = os.path.dirname(job.targets[todo[0]]) or "."
     while not os.path.exists(folder):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,6 +33,7 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits
+from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import Tail
 from penstock.storage.local_sink import Calls, close_as, sync_path
@@ -66,13 +67,13 @@ def _rewrite_alone(job: Job) -> Summary:
     journal = Journal(paths, job.targets, facts, in_place=job.in_place)
     journal.load()
     try:
-        work = _Work(job, journal, None if isinstance(job.index, bool) else job.index)
+        work = _Here(job, journal)
         todo = [shard for shard in range(len(job.targets)) if shard not in journal.done]
         for shard in journal.done:
             work.count_earlier(shard)
             job.published(shard)
         if todo:
-            _write_missing(job, work, todo)
+            write_missing(job, work, todo)
     except BaseException:
         journal.stop()
         raise
@@ -80,9 +81,9 @@ def _rewrite_alone(job: Job) -> Summary:
     return Summary(job.targets, work.num_records, work.num_bytes, tuple(work.notes))
 
 
-def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
+def write_missing(job: Job, work: Work, todo: list[int]) -> None:
     # Only these shards have the old schema: replaced shards already have the new fields.
-    old = _old(job.dataset, [job.dataset.paths[shard] for shard in todo])
+    old = old_of(job.dataset, [job.dataset.paths[shard] for shard in todo])
     check(job, old, todo)
     if job.edit.new is not None:
         check_all(job.edit.new, old, todo, job.threads)
@@ -90,13 +91,13 @@ def _write_missing(job: Job, work: _Work, todo: list[int]) -> None:
     decoded: list[EditPart] = []
     for place, shard in enumerate(todo):
         old.files.check_whole(place)
-        (spliced if _is_spliced(old, place) else decoded).append(EditPart(place, shard))
+        (spliced if is_spliced(old, place) else decoded).append(EditPart(place, shard))
     work.splice(old, spliced)
     for part in decoded:
         work.decode_and_write(old, part)
 
 
-def _old(dataset: Dataset, paths: list[str]) -> Dataset:
+def old_of(dataset: Dataset, paths: list[str]) -> Dataset:
     """Return the dataset with all fields of its files. The caller's schema, which may leave out columns, is dropped,
     except for spliced Examples: their bytes are copied, whatever the schema is."""
     is_plain = dataset.columns is None and dataset.files.overlays is None
@@ -104,12 +105,12 @@ def _old(dataset: Dataset, paths: list[str]) -> Dataset:
         old = dataset  # its index is already in memory
     else:
         old = dataset.reopened(source=paths, columns=None, overlays=False)
-    if old.options.schema is None or _is_spliced(old, 0):
+    if old.options.schema is None or is_spliced(old, 0):
         return old
     return dataset.reopened(source=paths, columns=None, overlays=False, schema=None)
 
 
-def _is_spliced(old: Dataset, place: int) -> bool:
+def is_spliced(old: Dataset, place: int) -> bool:
     return old.files.info(place).holds_examples and isinstance(
         old.files.reader(place), FramedReader
     )
@@ -124,13 +125,15 @@ _AHEAD_BYTES = 16 << 20
 """The most spliced bytes that wait to be written: enough to keep the writer busy, but few enough for CPU caches."""
 
 
-class _Work:
-    def __init__(self, job: Job, journal: Journal, index_folder: str | None) -> None:
+class Work:
+    """Writes the shards of a job, one after another. Subclasses give a file its name."""
+
+    def __init__(self, job: Job) -> None:
         self._job = job
-        self._journal = journal
-        self._index_folder = index_folder
+        self.index_folder = None if isinstance(job.index, bool) else job.index
         self._threads = checked_threads(job.threads)
-        self._source_bytes = [os.path.getsize(path) for path in job.dataset.paths]
+        files = job.dataset.files
+        self._source_bytes = [files.storage.num_bytes(path) for path in job.dataset.paths]
         self._total_bytes = sum(self._source_bytes)
         self._done_bytes = 0
         self.num_records = 0
@@ -138,11 +141,7 @@ class _Work:
         self.notes: dict[str, None] = {}
         """Notes of the writers on values that they have changed in this run."""
 
-    def count_earlier(self, shard: int) -> None:
-        made = self._journal.done[shard]
-        self._count(shard, made.num_records, made.num_bytes)
-
-    def _count(self, shard: int, num_records: int, num_bytes: int) -> None:
+    def count(self, shard: int, num_records: int, num_bytes: int) -> None:
         self.num_records += num_records
         self.num_bytes += num_bytes
         self._done_bytes += self._source_bytes[shard]
@@ -153,7 +152,17 @@ class _Work:
             done = self.num_records + more_records
             self._job.progress(done, self._done_bytes, self._total_bytes)
 
-    # -- splicing -------------------------------------------------------------------------------
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a shard, and report their records."""
+        done = 0
+        for batch in batches:
+            yield batch
+            done += batch.num_rows
+            self._tell(done)
+
+    def note(self, notes: Sequence[str], lost: str, target: str) -> None:
+        """Add the notes of a writer, and what a rewrite of the old file loses."""
+        self.notes.update(dict.fromkeys([*notes, *([f"{target}: {lost}"] if lost else [])]))
 
     def splice(self, old: Dataset, parts: list[EditPart]) -> None:
         """Write TFRecord shards. Several are read in parallel, and one is written at a time."""
@@ -171,7 +180,7 @@ class _Work:
                     output.add(framed)
                     self._tell(output.num_records)
                     continue
-                self._publish(old, part, output)
+                self.publish(old, part, output)
                 output = None
             self.notes.update(dict.fromkeys(plan.losses.notes))
         except BaseException:
@@ -179,47 +188,72 @@ class _Work:
                 output.abort()
             raise
 
-    def _storage(self, shard: int) -> LocalStorage:
-        """Return storage whose new file has permissions no wider than those of the old file and the target."""
-        names = self._job.dataset.paths[shard], self._job.targets[shard]
-        return LocalStorage().no_more_open_than(names)
-
     def _output(self, shard: int) -> Output:
         job = self._job
         return Output(
             formats.by_name(job.dataset.files.format_name(shard)),
             job.dataset.paths[shard],
             job.targets[shard],
-            self._storage(shard),
+            job.dataset.files.storage,
+            self.storage_for(shard),
             overwrite=job.in_place or job.overwrite,
             threads=job.threads,
         )
 
-    def _publish(self, old: Dataset, part: EditPart, output: Output) -> None:
+    def storage_for(self, shard: int) -> Storage:
+        """Return the storage of a new file."""
+        raise NotImplementedError
+
+    def publish(self, old: Dataset, part: EditPart, output: Output) -> None:
+        """Give a complete file its name."""
+        raise NotImplementedError
+
+    def decode_and_write(self, old: Dataset, part: EditPart) -> None:
+        """Write a shard whose records are decoded."""
+        raise NotImplementedError
+
+
+class _Here(Work):
+    """Writes files on this machine. The journal notes each of them, before and after it gets its name."""
+
+    def __init__(self, job: Job, journal: Journal) -> None:
+        super().__init__(job)
+        self._journal = journal
+
+    def count_earlier(self, shard: int) -> None:
+        made = self._journal.done[shard]
+        self.count(shard, made.num_records, made.num_bytes)
+
+    def storage_for(self, shard: int) -> LocalStorage:
+        """Return storage whose new file has permissions no wider than those of the old file and the target."""
+        names = self._job.dataset.paths[shard], self._job.targets[shard]
+        return LocalStorage().no_more_open_than(names)
+
+    def publish(self, old: Dataset, part: EditPart, output: Output) -> None:
         """Give a complete file its name, and note it in the journal before and after."""
         shard, index = part.shard, output.finish()
         if self._job.verify:
-            _verify(self._job, old, part, output.temporary)
+            verify_shard(self._job, old, part, output.temporary)
         facts = {
             "num_records": index.num_records,
             "num_bytes": index.data_bytes,
             "contents": contents_of(index),
         }
         # Read the old sidecar now: a commit in place replaces the old file.
-        kept = _kept_after(old, part, self._job.edit)
+        kept = kept_after(old, part, self._job.edit)
         index, target = replace(index, schema=kept), self._job.targets[shard]
         beside: AbstractContextManager[Any] = nullcontext()
         if self._job.index is not False:
-            storage, folder = LocalStorage(), self._index_folder
+            storage, folder = LocalStorage(), self.index_folder
             beside = ahead.save(index, output.temporary, target, storage, folder)
         with beside, self._kept_from_others(shard):
             self._journal.begin(shard, output.temporary, facts)
             output.commit()
-        kind = formats.by_name(_format_name(old, part))
+        kind = formats.by_name(format_name(old, part))
         textindex.follow(kind, index, target, LocalStorage())
         self._journal.finish(shard)
         self._job.published(shard)
-        self._count(shard, index.num_records, index.data_bytes)
+        self.count(shard, index.num_records, index.data_bytes)
 
     @contextmanager
     def _kept_from_others(self, shard: int) -> Generator[None]:
@@ -238,33 +272,25 @@ class _Work:
         batches = edited(old, part, job.edit)
         first = next(batches)
 
-        def counted() -> Iterator[pa.RecordBatch]:
-            done = 0
-            for batch in chain([first], batches):
-                yield batch
-                done += batch.num_rows
-                self._tell(done)
-
-        stream = pa.RecordBatchReader.from_batches(first.schema, counted())
+        stream = pa.RecordBatchReader.from_batches(
+            first.schema, self.counted(chain([first], batches))
+        )
         path = self._journal.part(part.shard)
         how: dict[str, Any] = {"threads": job.threads, "index": False, "overwrite": True}
-        how["storage"] = self._storage(part.shard)
+        how["storage"] = self.storage_for(part.shard)
         reader = old.files.reader(part.place)
         if isinstance(reader, FramedReader) and reader.index.compression:
             how["compression"] = reader.index.compression
-        made = write(stream, path, format=_format_name(old, part), **how)
-        lost = reader.lost_in_a_rewrite
-        self.notes.update(
-            dict.fromkeys([*made.notes, *([f"{job.targets[part.shard]}: {lost}"] if lost else [])])
-        )
+        made = write(stream, path, format=format_name(old, part), **how)
+        self.note(made.notes, reader.lost_in_a_rewrite, job.targets[part.shard])
         if job.verify:
-            _verify(job, old, part, path)
+            verify_shard(job, old, part, path)
         facts = {
             "num_records": made.num_records,
             "num_bytes": made.num_bytes,
             "contents": bytes_of(path),
         }
-        kept = _kept_after(old, part, job.edit)
+        kept = kept_after(old, part, job.edit)
         target = job.targets[part.shard]
         with self._types_of(old, part, path, kept), self._kept_from_others(part.shard):
             self._journal.begin(part.shard, path, facts)
@@ -272,10 +298,10 @@ class _Work:
             os.replace(path, target)
             # The rename must be on disk before the overlays with these values are removed.
             sync_path(Calls(), os.path.dirname(target))
-            _move_text_index(_format_name(old, part), path, target)
+            _move_text_index(format_name(old, part), path, target)
         self._journal.finish(part.shard)
         job.published(part.shard)
-        self._count(part.shard, made.num_records, made.num_bytes)
+        self.count(part.shard, made.num_records, made.num_bytes)
 
     def _types_of(
         self, old: Dataset, part: EditPart, path: str, kept: bytes
@@ -283,7 +309,7 @@ class _Work:
         """Write the sidecar with the types of a shard that cannot hold them, before the shard gets its name."""
         if not kept or self._job.index is False:
             return nullcontext()
-        kind = formats.by_name(_format_name(old, part))
+        kind = formats.by_name(format_name(old, part))
         target, storage = self._job.targets[part.shard], LocalStorage()
         try:
             if isinstance(kind, FramedFormat):
@@ -291,7 +317,7 @@ class _Work:
                 index = replace(index, schema=kept)
             else:
                 index = kept_schema.index_of_others(path, storage, kept)
-            return ahead.save(index, path, target, storage, self._index_folder)
+            return ahead.save(index, path, target, storage, self.index_folder)
         except (OSError, PenstockError) as error:
             # The data is complete, so a warning is enough.
             warnings.warn(
@@ -307,10 +333,10 @@ def _index_of(kind: Format, path: str, limits: Limits) -> sidecar.Index:
         return reader.index
 
 
-def _kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
+def kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:
     """Return the schema for the sidecar of a new shard, if the sidecar of the old shard has a schema. Other shards'
     sidecars are not used, because a killed job may have changed the fields of these shards."""
-    path, kind = old.paths[part.place], formats.by_name(_format_name(old, part))
+    path, kind = old.paths[part.place], formats.by_name(format_name(old, part))
     found = kept_schema.of_file(path, old.files.storage, old.options, lambda source: kind)
     kept = kept_schema.from_bytes(found)
     if kept is None:
@@ -334,22 +360,24 @@ def _move_text_index(format: str, path: str, target: str) -> None:
         os.replace(text.path_for(path), text.path_for(target))
 
 
-def _format_name(old: Dataset, part: EditPart) -> str:
+def format_name(old: Dataset, part: EditPart) -> str:
     return old.shards[part.place].format
 
 
-def _verify(job: Job, old: Dataset, part: EditPart, path: str) -> None:
+def verify_shard(
+    job: Job, old: Dataset, part: EditPart, path: str, place: Storage | None = None
+) -> None:
     """Verify that the old fields are unchanged in a new file. If not, the FormatError names the record and field."""
     from penstock.verbs.convert.proof import as_stored, prove_equal
 
     info = old.files.info(part.place)
     kept = _unchanged_fields(old, job.edit, info.added_columns)
-    how: dict[str, Any] = {"format": _format_name(old, part), "index": "never"}
+    how: dict[str, Any] = {"format": format_name(old, part), "index": "never", "storage": place}
     mine: dict[str, Any] = {"source": [old.paths[part.place]]}
     if not kept:
         _verify_count(old, part, open_dataset(path, **how), job.targets[part.shard])
         return
-    if _is_spliced(old, part.place):
+    if is_spliced(old, part.place):
         # A shard may lack fields that other shards have, so both are read by the dataset's schema.
         before = [old.schema.field(name) for name in kept.values()]
         mine["schema"] = pa.schema(before)

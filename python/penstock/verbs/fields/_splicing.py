@@ -23,7 +23,8 @@ from penstock.framing.read.framed import FramedReader
 from penstock.framing.write.output import parts_of
 from penstock.payloads.example.encode_plans import PayloadPlan, plan_payload
 from penstock.payloads.example.plans import IN_LISTS_KEY, LISTS_PREFIX
-from penstock.storage.local import LocalStorage
+from penstock.storage.base import Storage
+from penstock.storage.local_sink import LocalSink
 from penstock.verbs.fields._edit import REPLACE_HINT, Edit, EditPart
 
 Task = tuple[EditPart, FramedReader, Chunk[Any] | None]
@@ -140,13 +141,14 @@ class Output:
         kind: Format,
         path: str,
         target: str,
-        storage: LocalStorage,
+        source_storage: Storage,
+        storage: Storage,
         *,
         overwrite: bool,
         threads: int | None,
     ) -> None:
         assert isinstance(kind, FramedFormat), "only frames are spliced"
-        source = storage.source(path)
+        source = source_storage.source(path)
         compression = kind.shard(source, Options(index="never")).stream.container
         source.close()
         threads = checked_threads(threads)
@@ -160,6 +162,8 @@ class Output:
 
     @property
     def temporary(self) -> str:
+        """The name of the unfinished file on this machine."""
+        assert isinstance(self._sink, LocalSink), "objects have no name before they are complete"
         return self._sink.temporary
 
     def add(self, framed: _core.Framed) -> None:

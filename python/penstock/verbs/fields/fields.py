@@ -1,27 +1,21 @@
-"""Changes to the fields of existing records: add, drop, rename, replace, and bake overlays in.
+"""Changes to the fields of existing records: add, drop, rename and replace.
 
-The arguments are checked here. `_rewrite` writes files, `_new_fields` provides the values, and `overlays` writes
-overlays.
+The arguments are checked here. `_change` chooses how files are written, `_new_fields` provides the values, and
+`overlays` writes overlays. `bake` writes the values of overlays into records.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.conditions import Where
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
-from penstock.engine.pipeline import checked_threads
-from penstock.errors import SchemaError, UnsupportedError, not_local
+from penstock.errors import SchemaError
 from penstock.overlay.view import Changes
-from penstock.storage.local import LocalStorage
-from penstock.storage.paths import index_option
-from penstock.verbs.fields._baking import baking, bare, left_to_bake, remove_overlays
+from penstock.storage.base import Storage
 from penstock.verbs.fields._beside import (
     change_beside,
     keep_beside,
@@ -29,18 +23,20 @@ from penstock.verbs.fields._beside import (
     refuse_known,
     replace_beside,
 )
+from penstock.verbs.fields._change import (
+    How,
+    Path,
+    left_of_job,
+    noted,
+    opened_whole,
+    rewritten,
+    with_overlays,
+)
 from penstock.verbs.fields._edit import Edit
-from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._new_fields import changed_note, new_fields
 from penstock.verbs.fields._only_where import OnlyMatched, OnlyWhere
-from penstock.verbs.fields._rewrite import journal_of_baking, rewrite
 from penstock.verbs.fields._values import NewFields, is_csv
-from penstock.verbs.fields.overlays import overlays
-from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
-from penstock.verbs.write.names import Names, with_note_of_order
-
-Path = str | os.PathLike[str]
 
 
 def add_fields(
@@ -61,6 +57,10 @@ def add_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Give existing records new fields.
 
@@ -85,7 +85,8 @@ def add_fields(
         into: the target of the new files: a file for one shard; a folder for files of the same names; or a pattern
             with `{shard}`. Without `into` and `in_place`, the new fields are stored in files next to the shards, as
             an overlay, and nothing is rewritten.
-        in_place: replace each shard when its new file is complete. Needs free space for the largest shard.
+        in_place: replace each shard when its new file is complete. Needs free space for the largest shard. Objects in
+            a store cannot be changed in place.
         by: the name of both a field of the records and a column of the table. Each record gets the row
             with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
         missing: what happens to a record whose key is not in the table: "error" raises an error, "null" adds no fields.
@@ -95,12 +96,16 @@ def add_fields(
         replace: a new field may replace an old field of the same name. The old bytes are removed, even from records
             without a new value. Without `replace` an existing field is an error: a field in the schema for an
             overlay, a field in any record for a rewrite.
-        verify: before a new file gets its name, read it and compare all old fields.
+        verify: before a new file gets its name, read it and compare all old fields. An object in a store is read when
+            it has its name, and removed if it differs.
         checksums: "all" verifies each old payload; the error for a damaged payload names its record.
             "headers" copies payloads and their checksums unverified, so that damage can be detected later.
         index: write an index with each file; a path is the folder for the indexes.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
+        storage, storage_options: where the source is, as for `open`.
+        target_storage, target_storage_options: where the new files are. None for this machine, and for names such as
+            s3://bucket/key, whose client takes its options from the environment.
 
     Returns:
         A Summary of the files that were written.
@@ -130,20 +135,20 @@ def add_fields(
     """
     if missing == "keep":
         raise ValueError('missing="keep" is for replace_fields: added fields have no old values')
-    dataset = _opened(source, checksums)
-    unchanged = _unchanged(dataset) if in_place else None
+    dataset = opened_whole(source, storage, storage_options, checksums=checksums)
+    unchanged = left_of_job(dataset) if in_place else None
     new = new_fields(
         dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
     )
     notes = new.notes(dataset, threads) if unchanged is None else ()
-    how = How(overwrite, verify, index, threads, progress)
+    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
     if into is not None or in_place:
-        made = _rewrite(dataset, Edit(new=new, replace=replace), into, in_place, how)
-        return _noted(made, notes)
+        made = rewritten(dataset, Edit(new=new, replace=replace), into, in_place, how)
+        return noted(made, notes)
     called = name or name_of_added(dataset, new.schema.names)
     if not replace:
         refuse_known(dataset, new.schema.names, called)
-    return _noted(keep_beside(dataset, new, called, overwrite, threads), notes)
+    return noted(keep_beside(dataset, new, called, overwrite, threads), notes)
 
 
 def drop_fields(
@@ -157,6 +162,10 @@ def drop_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Remove fields from existing records. Everything else is copied unchanged.
 
@@ -181,11 +190,11 @@ def drop_fields(
     listed = (names,) if isinstance(names, str) else tuple(names)
     if not listed:
         raise ValueError("no field names to drop")
-    dataset = _opened(source)
+    dataset = opened_whole(source, storage, storage_options)
     if into is None and not in_place:
-        return change_beside(_shown(dataset), Changes(drop=listed))
-    how = How(overwrite, verify, index, threads, progress)
-    return _rewrite(dataset, Edit(drop=listed), into, in_place, how)
+        return change_beside(with_overlays(dataset), Changes(drop=listed))
+    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    return rewritten(dataset, Edit(drop=listed), into, in_place, how)
 
 
 def rename_fields(
@@ -199,6 +208,10 @@ def rename_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Rename fields of existing records. Everything else is copied unchanged.
 
@@ -220,16 +233,16 @@ def rename_fields(
         >>> ps.open("two.tfrecord").schema.names
         ['number']
     """
-    dataset = _opened(source)
+    dataset = opened_whole(source, storage, storage_options)
     if not names:
         raise ValueError("no fields to rename")
     if len(set(names.values())) < len(names):
         raise SchemaError("two fields would have the same name")
     if into is None and not in_place:
-        return change_beside(_shown(dataset), Changes(rename=dict(names)))
+        return change_beside(with_overlays(dataset), Changes(rename=dict(names)))
     edit = Edit(rename=tuple(names.items()))
-    how = How(overwrite, verify, index, threads, progress)
-    return _rewrite(dataset, edit, into, in_place, how)
+    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    return rewritten(dataset, edit, into, in_place, how)
 
 
 # Complexity: one branch for each option.
@@ -249,6 +262,10 @@ def replace_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
 ) -> Summary:
     """Replace the values of fields in existing records. Everything else is copied unchanged.
 
@@ -277,8 +294,10 @@ def replace_fields(
         8
     """
     is_beside = into is None and not in_place
-    dataset = _shown(_opened(source)) if is_beside else _opened(source)
-    unchanged = old = _unchanged(dataset) if in_place else None
+    dataset = opened_whole(source, storage, storage_options)
+    if is_beside:
+        dataset = with_overlays(dataset)
+    unchanged = old = left_of_job(dataset) if in_place else None
     if where is not None:
         unchanged = (unchanged or dataset).filter(where)
     new = new_fields(
@@ -301,14 +320,10 @@ def replace_fields(
     if where is not None:
         new = OnlyWhere(dataset, new, where)
     if is_beside:
-        return _noted(replace_beside(dataset, new, threads), notes)
+        return noted(replace_beside(dataset, new, threads), notes)
     edit = Edit(new=new, replace=True)
-    how = How(overwrite, verify, index, threads, progress)
-    return _noted(_rewrite(dataset, edit, into, in_place, how), notes)
-
-
-def _noted(made: Summary, notes: Sequence[str]) -> Summary:
-    return dataclasses.replace(made, notes=(*made.notes, *notes))
+    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    return noted(rewritten(dataset, edit, into, in_place, how), notes)
 
 
 def _notes(dataset: Dataset, new: NewFields, where: Where | None, threads: int | None) -> Any:
@@ -327,124 +342,3 @@ def _refuse_empty_cells(new: NewFields, path: str) -> None:
             file=path,
             hint='missing="keep" leaves the old value of such a record, missing="null" removes it',
         )
-
-
-def bake_fields(
-    source: Any,
-    *,
-    into: Path | None = None,
-    in_place: bool = False,
-    overwrite: bool = False,
-    verify: bool = False,
-    index: bool | str = True,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> Summary:
-    """Write the fields of overlays into the records themselves.
-
-    With `in_place`, each shard's overlays are removed after its new file has replaced the shard. With `into`, they are
-    kept. The other arguments are as for `add_fields`; either `into` or `in_place` is required.
-
-    Raises:
-        ValueError: these files have no overlays.
-        ChecksumError: an old record is damaged.
-        StaleIndexError: a shard has changed since its overlay was made.
-
-    Example:
-        >>> import penstock as ps
-        >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", overwrite=True)
-        >>> _ = ps.add_fields("two.tfrecord", {"score": [0.5, 1.5]}, overwrite=True)
-        >>> _ = ps.bake_fields("two.tfrecord", in_place=True)
-        >>> ps.overlays("two.tfrecord"), ps.open("two.tfrecord")[1]
-        ([], {'id': 2, 'score': 1.5})
-    """
-    plain = bare(source)
-    paths, left = plain.paths, list(range(len(plain.paths)))
-    journal = journal_of_baking(paths)
-    if in_place and journal.is_of_this_job():
-        left = left_to_bake(paths, journal)
-    kept = overlays([paths[shard] for shard in left]) if left else []
-    if not kept and len(left) == len(paths):
-        raise ValueError(f"{paths[0]} has no overlays")
-    if not kept:
-        journal.load()
-        journal.forget()  # this was the only step left
-        return Summary(paths, len(plain), sum(map(os.path.getsize, paths)))
-    # Already baked shards are not opened, because their fields may have other types.
-    shown = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
-    edit = baking(shown, left)
-    how = How(overwrite, verify, index, threads, progress)
-    published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
-    return _rewrite(plain, edit, into, in_place, how, published)
-
-
-def _unchanged(dataset: Dataset) -> Dataset | None:
-    """Return the files that an unfinished job in place has not changed yet, or None if there is no such job."""
-    written = Journal(dataset.paths, dataset.paths, None, in_place=True).written()
-    left = [path for shard, path in enumerate(dataset.paths) if shard not in written]
-    return dataset.reopened(source=left, columns=None) if written and left else None
-
-
-def _opened(source: Any, checksums: Any = "all") -> Dataset:
-    if isinstance(source, Dataset):
-        return source.whole("changing fields")
-    return open_dataset(source, checksums=checksums)
-
-
-def _shown(dataset: Dataset) -> Dataset:
-    """Return the dataset with its overlays and all columns, as a further overlay changes it."""
-    if dataset.columns is None and dataset.files.overlays is not None:
-        return dataset
-    return dataset.reopened(columns=None, overlays=True)
-
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """The options that all rewriting verbs share."""
-
-    overwrite: bool
-    verify: bool
-    index: bool | str
-    threads: int | None
-    progress: Progress | None
-
-
-def _rewrite(
-    dataset: Dataset,
-    edit: Edit,
-    into: Path | None,
-    in_place: bool,
-    how: How,
-    published: Callable[[int], None] | None = None,
-) -> Summary:
-    if (into is None) == (not in_place):
-        raise ValueError("pass either into= or in_place=True")
-    if not isinstance(dataset.files.storage, LocalStorage):
-        raise UnsupportedError(
-            "records of an object cannot be rewritten",
-            file=dataset.paths[0],
-            hint="copy the object to this machine with penstock.convert, and change the copy",
-        )
-    if dataset.files.overlays is not None and not edit.is_baking:
-        raise UnsupportedError(
-            "these files have overlays, which would be lost",
-            file=dataset.paths[0],
-            hint="run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep "
-            "the change next to the files too; open(..., overlays=False) drops them",
-        )
-    targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
-    index, threads = index_option(how.index), checked_threads(how.threads)
-    options = (how.overwrite, how.verify, index, threads, how.progress)
-    job = Job(dataset, targets, edit, in_place, *options)
-    made = rewrite(job if published is None else dataclasses.replace(job, published=published))
-    return made if into is None else with_note_of_order(made, os.fspath(into))
-
-
-def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
-    if "://" in into:
-        raise not_local(into)
-    is_folder = into.endswith(("/", os.sep)) or os.path.isdir(into)
-    if not is_folder and (len(paths) == 1 or "{shard" in into):
-        names = Names(into, (), len(paths) > 1, len(paths))
-        return tuple(names.final(number, len(paths)) for number in range(len(paths)))
-    return tuple(os.path.join(into, os.path.basename(path)) for path in paths)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,26 @@ import pyarrow as pa
 
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.errors import ChangedError, SchemaError, UnsupportedError
+from penstock.datasets.open import opened
+from penstock.errors import ChangedError, SchemaError
 from penstock.limits import limits_from
-from penstock.overlay.file import Overlay, OverlayWriter, find, folder_of, name_in, path_of
+from penstock.overlay.file import (
+    Overlay,
+    OverlayWriter,
+    find,
+    folder_of,
+    name_in,
+    path_of,
+    paths_of,
+)
 from penstock.overlay.identity import Identity, identity_of
 from penstock.overlay.view import Changes
-from penstock.storage.base import Sink
-from penstock.storage.local import LocalStorage
-from penstock.storage.local_sink import sync_path
+from penstock.storage.base import Sink, Storage
+from penstock.storage.local import sink_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import expand
+from penstock.storage.places import storage_of
+from penstock.storage.urls import real_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,12 @@ class OverlayInfo:
     """Pairs of old and new name."""
 
 
-def overlays(source: Any) -> list[OverlayInfo]:
+def overlays(
+    source: Any,
+    *,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[OverlayInfo]:
     """Return the overlays of some files, in the order in which they were made.
 
     This reads a few hundred bytes of each overlay. `verify` reports overlays that no longer fit their files, and `open`
@@ -48,6 +64,7 @@ def overlays(source: Any) -> list[OverlayInfo]:
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
+        storage, storage_options: as for `open`.
 
     Raises:
         FormatError: one of the overlay files is not an overlay.
@@ -58,11 +75,12 @@ def overlays(source: Any) -> list[OverlayInfo]:
         >>> ps.overlays("numbers.tfrecord")
         []
     """
-    paths, storage = _shards(source)
+    paths, place = _shards(source, storage, storage_options)
     limits = limits_from(None)
+    place.will_list(list(map(folder_of, paths)))
     found: dict[str, list[tuple[str, Overlay]]] = {}
     for path in paths:
-        for overlay in find(path, storage, limits):
+        for overlay in find(path, place, limits):
             found.setdefault(overlay.name, []).append((path, overlay))
     infos = [_info(name, parts, len(paths)) for name, parts in found.items()]
     return sorted(infos, key=lambda info: (info.sequence, info.name))
@@ -82,7 +100,13 @@ def _info(name: str, parts: list[tuple[str, Overlay]], num_shards: int) -> Overl
     )
 
 
-def remove_overlay(source: Any, name: str) -> list[str]:
+def remove_overlay(
+    source: Any,
+    name: str,
+    *,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[str]:
     """Remove an overlay from all shards that have it. The shards are not changed.
 
     A stale or damaged overlay is removed as well. If the call is interrupted, the same call again removes the overlay
@@ -91,6 +115,7 @@ def remove_overlay(source: Any, name: str) -> list[str]:
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
         name: the overlay's name, as returned by `overlays`.
+        storage, storage_options: as for `open`.
 
     Returns:
         The files that were removed.
@@ -105,57 +130,33 @@ def remove_overlay(source: Any, name: str) -> list[str]:
         Traceback (most recent call last):
         ValueError: numbers.tfrecord has no overlay 'score'; there are: none
     """
-    paths, storage = _shards(source)
+    paths, place = _shards(source, storage, storage_options)
+    place.will_list(list(map(folder_of, paths)))
     kept_at = [path_of(path, name) for path in paths]
-    removed = [path for path in kept_at if os.path.lexists(path)]
+    there = {path for shard in paths for path in paths_of(shard, place)}
+    removed = [path for path in kept_at if path in there]
     if not removed:
         # List the names without opening the overlays, since an overlay may be damaged.
-        listed = sorted({shown for path in paths for shown in _names(path, storage)})
+        listed = sorted(set(map(name_in, there)))
         first = paths[0] if len(paths) == 1 else f"none of {len(paths)} files"
         raise ValueError(
             f"{first} has {'no' if len(paths) == 1 else 'an'} overlay {name!r}; there are: "
             f"{', '.join(listed) or 'none'}"
         )
     for path in removed:
-        os.unlink(path)
-        folder = os.path.dirname(path)
-        # Without a sync, a power cut may restore the overlay next to a file that it no longer fits.
-        sync_path(storage.calls, folder)
-        _remove_empty(folder)
+        place.remove(path)
+        place.remove_empty_folder(os.path.dirname(path))
     return removed
 
 
-def remove_empty_folder(shard: str) -> None:
-    """Remove the folder of a shard's overlays if it is empty."""
-    _remove_empty(folder_of(shard))
-
-
-def _remove_empty(folder: str) -> None:
-    with suppress(OSError):  # the folder does not exist or is not empty
-        os.rmdir(folder)
-
-
-def _names(shard: str, storage: LocalStorage) -> list[str]:
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return [name_in(path) for path in storage.list(folder_of(shard))]
-    return []
-
-
-def _shards(source: Any) -> tuple[list[str], LocalStorage]:
+def _shards(
+    source: Any, storage: Storage | None, storage_options: Mapping[str, Any] | None
+) -> tuple[list[str], Storage]:
     if isinstance(source, Dataset):
-        source = source.whole("changing overlays")
-        return list(source.paths), _local(source.files.storage)
-    storage = LocalStorage()
-    return expand(source, storage).paths, storage
-
-
-def _local(storage: Any) -> LocalStorage:
-    if not isinstance(storage, LocalStorage):
-        raise UnsupportedError(
-            "only files on this machine can have new overlays",
-            hint="copy the object to this machine with penstock.convert, and change the copy",
-        )
-    return storage
+        source = opened(source, storage, storage_options).whole("changing overlays")
+        return list(source.paths), source.files.storage
+    place = storage_of(source, storage, storage_options)
+    return expand(source, place).paths, place
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -192,7 +193,9 @@ def write_overlay(
         ValueError: the dataset contains a file twice.
         SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
-    storage = _local(dataset.files.storage)
+    storage = dataset.files.storage
+    for path in dataset.paths[:1]:
+        refuse_web_target(path)
     _refuse_repeated(schema.names, changes, dataset.paths)
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
@@ -203,7 +206,7 @@ def write_overlay(
             storage.make_folder(folder_of(path), like=path)
             old = {overlay.name: overlay for overlay in known[shard]}.get(name)
             is_replaced = overwrite or old is not None
-            sink = storage.sink(path_of(path, name), overwrite=is_replaced, like=path)
+            sink = sink_for(storage, path_of(path, name), path, overwrite=is_replaced)
             waiting.append((shard, sink))
             writer = OverlayWriter(sink, name, sequence, schema, changes)
             for batch in columns_of_shard(shard):
@@ -220,7 +223,7 @@ def write_overlay(
     except BaseException:
         for shard, sink in waiting:
             sink.abort()
-            remove_empty_folder(dataset.paths[shard])
+            storage.remove_empty_folder(folder_of(dataset.paths[shard]))
         raise
     made = tuple(path_of(path, name) for path in dataset.paths)
     return Summary(made, num_records, num_bytes)
@@ -229,7 +232,7 @@ def write_overlay(
 def _refuse_repeated(names: list[str], changes: Changes, paths: tuple[str, ...]) -> None:
     if not (names or changes) or len(set(names)) < len(names):
         raise SchemaError("an overlay needs fields, each with a different name")
-    if len(set(map(os.path.realpath, paths))) < len(paths):
+    if len(set(map(real_path, paths))) < len(paths):
         raise ValueError("the dataset contains a file twice, so it cannot have an overlay")
 
 

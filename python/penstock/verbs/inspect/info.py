@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,11 +14,12 @@ from penstock import describe, formats
 from penstock.contract.format import Reader
 from penstock.datasets.dataset import Dataset, Shard
 from penstock.datasets.files import Types
-from penstock.datasets.open import open as open_dataset
+from penstock.datasets.open import opened
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.printing import tables
 from penstock.printing.printed import Printed
+from penstock.storage.base import Storage
 from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
@@ -98,7 +100,12 @@ class Info(Printed):
         return f"{files}, {describe.records(self.num_records)}, {describe.size(self.num_bytes)}"
 
 
-def info(source: Any) -> Info:
+def info(
+    source: Any,
+    *,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Info:
     """List the files of a dataset, with their sizes, records and fields.
 
     The records are counted. For framed formats, this reads the headers of the records once, and stores their
@@ -106,6 +113,7 @@ def info(source: Any) -> Info:
 
     Args:
         source: a Dataset, or anything that `penstock.open` takes.
+        storage, storage_options: as for `open`.
 
     Raises:
         PenstockError: damage was found while the records were counted.
@@ -117,7 +125,7 @@ def info(source: Any) -> Info:
         >>> found.num_records, found.shards[0].format, found.shards[0].index
         (3, 'tfrecord', 'found')
     """
-    ds = source if isinstance(source, Dataset) else open_dataset(source)
+    ds = opened(source, storage, storage_options)
     total = Range()
     # Check this before the records are counted, which makes indexes.
     had_index = [
@@ -169,7 +177,7 @@ def _index_path(ds: Dataset, data_path: str) -> str | None:
     if index == "never":
         return None
     paths = [sidecar.path_for(data_path, folder) for folder in sidecar.folders(index)]
-    return next((path for path in paths if os.path.exists(path)), None)
+    return next((path for path in paths if ds.files.storage.exists(path)), None)
 
 
 # -- as a table -----------------------------------------------------------------------------------

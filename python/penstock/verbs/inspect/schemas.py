@@ -6,7 +6,7 @@ the fields are stored in the file or inferred from some or all of its records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,12 @@ from penstock import describe
 from penstock.columns.inferred import EVERYWHERE_KEY, InferredFrom
 from penstock.columns.types import is_list
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
+from penstock.datasets.open import opened
 from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 from penstock.printing import tables
 from penstock.printing.printed import Printed
+from penstock.storage.base import Storage
 
 MOST_FILES = 101
 """The most files to read by default."""
@@ -135,6 +136,8 @@ def schemas(
     columns: Sequence[str] | None = None,
     everything: bool = False,
     threads: int | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Schemas:
     """List the fields of each file of a dataset, and the files that lack a field. The types come from the files, not
     from the sidecars that penstock writes with files.
@@ -148,6 +151,7 @@ def schemas(
         columns: the fields of interest; None for all.
         everything: read every record of every file, instead of the first records of the first 101 files.
         threads: the number of files to read in parallel; None for all cores.
+        storage, storage_options: as for `open`.
 
     Returns:
         `fields` with the files that lack them, `files`, and how much was read.
@@ -163,7 +167,7 @@ def schemas(
         >>> [(f.field.name, f.num_files, f.lacking) for f in found.fields]
         [('id', 2, ()), ('label', 1, ('part-0.tfrecord',))]
     """
-    ds = source if isinstance(source, Dataset) else open_dataset(source)
+    ds = opened(source, storage, storage_options)
     if ds.files.types == "kept":
         ds = ds.reopened(index="never")  # use the types in the files, not those in sidecars
     files = _read(ds, everything, threads)

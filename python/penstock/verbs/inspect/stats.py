@@ -6,7 +6,7 @@ of threads. Counts, ranges, lengths and histograms are exact. Distinct values ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,10 +19,11 @@ from penstock import describe
 from penstock.columns.inferred import InferredFrom, files
 from penstock.conditions import Where
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
+from penstock.datasets.open import opened
 from penstock.engine.pipeline import in_order
 from penstock.printing import tables
 from penstock.printing.printed import Printed
+from penstock.storage.base import Storage
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
 from penstock.verbs.progress import Progress, meter_of
@@ -102,6 +103,8 @@ def stats(
     where: Where | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Stats:
     """Read every record once, and summarise each field.
@@ -114,6 +117,7 @@ def stats(
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
+        storage, storage_options: as for `open`.
         options: options of `penstock.open`, such as `damage="skip"` or an option of the format, if source is not a
             Dataset.
 
@@ -136,7 +140,7 @@ def stats(
         raise TypeError(
             f"give {next(iter(options))}= to penstock.open: the dataset is already open"
         )
-    ds = source if isinstance(source, Dataset) else open_dataset(source, **options)
+    ds = opened(source, storage, storage_options, **options)
     schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
     observers = [FieldObserver(field.name, field.type) for field in schema]
     num_records = 0

@@ -40,15 +40,20 @@ class Names:
         """Add what the names say about the written files to their summary."""
         return with_note_of_order(made, self._target)
 
+    @property
+    def are_final(self) -> bool:
+        """Whether the final names are known before the last shard."""
+        return self._total is not None or self._is_pattern or not self._is_sharded
+
     def provisional(self, number: int) -> str:
         """Return the final name if it is known, else a temporary name in the same folder."""
-        if self._total is not None or self._is_pattern or not self._is_sharded:
+        if self.are_final:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
 
     def taken(self) -> list[str]:
         """Return the local files or folders that shards may replace, if final names are known only at the end."""
-        if self._total is not None or self._is_pattern or not self._is_sharded:
+        if self.are_final:
             return []
         folder = os.path.dirname(self._stem)
         if not os.path.isdir(folder or "."):

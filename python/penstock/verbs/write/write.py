@@ -23,7 +23,6 @@ from penstock.contract.keywords import WriteOptions
 from penstock.contract.options import options_from
 from penstock.contract.summary import Summary
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import UnsupportedError
 from penstock.framing.index import sidecar
 from penstock.framing.index.kept_schema import of_written
 from penstock.limits import checked_count
@@ -122,9 +121,9 @@ def write(
     is_sharded = (num_shards, shard_records, shard_bytes) != (None, None, None)
     names = Names(target, kind.info.extensions, is_sharded, num_shards)
     names.refuse_existing(storage, num_shards, overwrite=overwrite)
-    if overwrite and isinstance(storage, LocalStorage):
+    if overwrite:
         storage = storage.no_more_open_than(names.taken())
-    new_sink = _sink_maker(storage, kind)
+    new_sink = _sink_maker(storage, kind, names)
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if kind.info.loses_dtypes:
             refuse_bits(incoming.schema, kind.info.name)
@@ -173,12 +172,10 @@ def drop_old_indexes(
             sidecar.discard(path)
 
 
-def _sink_maker(storage: Storage, kind: Format) -> Callable[..., Sink]:
-    if not kind.info.is_folder:
-        return storage.sink
-    if isinstance(storage, LocalStorage):
+def _sink_maker(storage: Storage, kind: Format, names: Names) -> Callable[..., Sink]:
+    if kind.info.is_folder:
         return storage.folder_sink
-    raise UnsupportedError(f"{kind.info.name} can be written to local folders only")
+    return storage.stream if kind.info.only_appends and names.are_final else storage.sink
 
 
 def check_cuts(

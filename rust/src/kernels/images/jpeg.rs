@@ -221,6 +221,9 @@ impl<'a> Whole<'a> {
         handle.done_or_warned(code, allow_damaged)?;
         let size =
             (handle.get(tj::TJPARAM_TJPARAM_JPEGWIDTH), handle.get(tj::TJPARAM_TJPARAM_JPEGHEIGHT));
+        if code != 0 && size.0 <= 0 {
+            return Err(damaged("a JPEG that ends before its pixels"));
+        }
         if size != (head.width as c_int, head.height as c_int) {
             let message = format!(
                 "a JPEG that states two sizes, one of them {} x {} pixels",

@@ -1,0 +1,228 @@
+"""Views of a dataset with more columns, each computed from the others by an expression such as `json.caption`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.selection import Projection, Selection
+from penstock.conditions import Bound, Expression, Filter, expression_of
+from penstock.contract.format import Chunk, Delivered, Reader
+from penstock.contract.wrapped import WrappedReader
+from penstock.datasets._views import View, ViewFiles
+from penstock.datasets.files import Files
+from penstock.errors import SchemaError, shown
+
+
+def checked(columns: Any) -> dict[str, str]:
+    """Return `columns` if it is {name: expression}.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    texts: Any = columns.values() if isinstance(columns, Mapping) else ()
+    if not isinstance(columns, Mapping) or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"with_columns takes a dict, {{name: expression}}, not {columns!r}")
+    return dict(columns)
+
+
+class Computed(View):
+    """More columns. `texts` are their expressions; `sample` has the first records, from which their types are found."""
+
+    keeps_columns = False
+
+    def __init__(self, texts: Mapping[str, str], sample: pa.RecordBatch) -> None:
+        self._texts = dict(texts)
+        self._visible = names = sample.schema.names
+        self.expressions = {name: expression_of(text, names) for name, text in texts.items()}
+        self._types = {
+            name: _type_of(name, expression, sample)
+            for name, expression in self.expressions.items()
+        }
+
+    def files(self, base: Files) -> ComputedFiles:
+        return ComputedFiles(base, self)
+
+    def fixed(self, base: Files) -> Computed:
+        return self
+
+    def schema_of_files(self, schema: pa.Schema) -> pa.Schema:
+        return pa.schema([field for field in schema if field.name not in self._texts])
+
+    def schema(self, stored: pa.Schema) -> pa.Schema:
+        """The columns of the view: those of the sample, those with a new expression in their place, and the new ones."""
+        fields = {name: stored.field(name) for name in self._visible}
+        fields |= {name: pa.field(name, type_) for name, type_ in self._types.items()}
+        return pa.schema(list(fields.values()))
+
+    @property
+    def digest(self) -> bytes:
+        named = sorted((name, text, str(self._types[name])) for name, text in self._texts.items())
+        return repr(named).encode("utf-8", "replace")
+
+
+def _type_of(name: str, expression: Expression, sample: pa.RecordBatch) -> pa.DataType:
+    found = expression.values(sample).type
+    if pa.types.is_null(found):
+        raise SchemaError(
+            f"the first {sample.num_rows} records have no value for it, so its type is unknown",
+            field=name,
+            hint=f'cast({expression.text}, "string"), or another type',
+        )
+    return found
+
+
+class ComputedFiles(ViewFiles):
+    """Files with computed columns."""
+
+    def __init__(self, base: Files, view: Computed) -> None:
+        super().__init__(base, view)
+        self._expressions = view.expressions
+        self.schema = view.schema(base.schema)
+
+    def reader(self, shard: int) -> Reader:
+        path = self.paths[shard]
+        return ComputedReader(self.base.reader(shard), self.schema, self._expressions, path)
+
+    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+        own = [name for name in batch.schema.names if name not in self._expressions]
+        if own:
+            self.base.check_fields(shard, batch.select(own))
+
+    @property
+    def is_view(self) -> bool:
+        return self.base.is_view
+
+    def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
+        return self.base.in_file(shard, numbers)
+
+    @property
+    def choice_digest(self) -> str:
+        digest = hashlib.blake2b(self.base.choice_digest.encode(), digest_size=16)
+        digest.update(self.view.digest)
+        return digest.hexdigest()
+
+    def is_added(self, column: str) -> bool:
+        return column in self._expressions or self.base.is_added(column)
+
+    def answer(self, shard: int, condition: Filter) -> bool | None:
+        read = condition.columns
+        is_stored = read is not None and self._expressions.keys().isdisjoint(read)
+        return self.base.answer(shard, condition) if is_stored else None
+
+
+class ComputedReader(WrappedReader):
+    """Reads a shard, whose file is `path`, with computed columns."""
+
+    def __init__(
+        self,
+        base: Reader,
+        schema: pa.Schema,
+        expressions: Mapping[str, Expression],
+        path: str,
+    ) -> None:
+        self.base = base
+        self.schema = schema
+        self._expressions = expressions
+        self._path = path
+
+    def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
+        return self.base.parts(chunk, self._wanted(columns))
+
+    def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        return self.base.record_numbers(chunk)
+
+    def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
+        return self.base.pick(records)
+
+    def may_hold(self, chunk: Chunk[Any], bounds: Sequence[Bound]) -> bool:
+        own = [one for one in bounds if one.field not in self._expressions]
+        return self.base.may_hold(chunk, own)
+
+    def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
+        batch = self.base.decode(chunk, records, self._wanted(columns))
+        return self._with(batch, columns, lambda: _numbers(self.base, chunk, records))
+
+    def lent(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
+        batch = self.base.lent(chunk, records, self._wanted(columns))
+        return self._with(batch, columns, lambda: _numbers(self.base, chunk, records))
+
+    def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
+        found = self.base.delivered(chunk, records, self._wanted(columns))
+        batch = self._with(found.batch, columns, lambda: _numbers(self.base, chunk, records))
+        return found._replace(batch=batch)
+
+    def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
+        batch = self.base.at_once(records, self._wanted(columns))
+        return None if batch is None else self._with(batch, columns, lambda: records)
+
+    def _wanted(self, columns: Projection) -> list[str]:
+        """The stored columns to read: those that are wanted, and those that expressions read."""
+        names = self.schema.names if columns is None else columns
+        read: list[str] = []
+        for name in names:
+            found = self._expressions.get(name)
+            read.extend([name] if found is None else found.columns)
+        return list(dict.fromkeys(read))
+
+    def _with(
+        self, batch: pa.RecordBatch, columns: Projection, numbers: Callable[[], np.ndarray]
+    ) -> pa.RecordBatch:
+        names = self.schema.names if columns is None else list(columns)
+        if not names:
+            return batch
+        arrays: list[pa.Array] = []
+        for name in names:
+            found = self._expressions.get(name)
+            if found is None:
+                arrays.append(batch.column(name))
+            else:
+                arrays.append(self._computed(name, found, batch, numbers))
+        fields = [self.schema.field(name) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _computed(
+        self,
+        name: str,
+        expression: Expression,
+        batch: pa.RecordBatch,
+        numbers: Callable[[], np.ndarray],
+    ) -> pa.Array:
+        type_ = self.schema.field(name).type
+        try:
+            return _cast(expression, batch, type_)
+        except SchemaError as error:
+            row = next((r for r in range(batch.num_rows) if _fails(expression, batch, r, type_)), 0)
+            at = numbers()
+            error.at(file=shown(self._path), field=name)
+            if len(at) == batch.num_rows:
+                error.at(record=int(at[row]))
+            raise
+
+
+def _cast(expression: Expression, batch: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
+    values = expression.values(batch)
+    try:
+        return values if values.type == type_ else values.cast(type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"a value is not {type_}, the type of the first records: {error}",
+            hint=f'cast({expression.text}, "string"), or another type',
+        ) from None
+
+
+def _fails(expression: Expression, batch: pa.RecordBatch, row: int, type_: pa.DataType) -> bool:
+    try:
+        _cast(expression, batch.slice(row, 1), type_)
+    except SchemaError:
+        return True
+    return False
+
+
+def _numbers(base: Reader, chunk: Chunk[Any], records: Selection) -> np.ndarray:
+    numbers = base.record_numbers(chunk)
+    return numbers if records is None else numbers[records]

@@ -1,0 +1,71 @@
+"""`bake_fields` writes the fields of overlays into the records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.contract.summary import Summary
+from penstock.storage.base import Storage
+from penstock.verbs.fields._baking import baking, bare, left_to_bake, remove_overlays
+from penstock.verbs.fields._change import How, Path, refuse_in_place, rewritten
+from penstock.verbs.fields._rewrite import journal_of_baking
+from penstock.verbs.fields.overlays import overlays
+from penstock.verbs.progress import Progress
+
+
+def bake_fields(
+    source: Any,
+    *,
+    into: Path | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+    verify: bool = False,
+    index: bool | str = True,
+    threads: int | None = None,
+    progress: Progress | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
+) -> Summary:
+    """Write the fields of overlays into the records themselves.
+
+    With `in_place`, each shard's overlays are removed after its new file has replaced the shard. With `into`, they are
+    kept. The other arguments are as for `add_fields`; either `into` or `in_place` is required.
+
+    Raises:
+        ValueError: these files have no overlays.
+        ChecksumError: an old record is damaged.
+        StaleIndexError: a shard has changed since its overlay was made.
+
+    Example:
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2]}, "two.tfrecord", overwrite=True)
+        >>> _ = ps.add_fields("two.tfrecord", {"score": [0.5, 1.5]}, overwrite=True)
+        >>> _ = ps.bake_fields("two.tfrecord", in_place=True)
+        >>> ps.overlays("two.tfrecord"), ps.open("two.tfrecord")[1]
+        ([], {'id': 2, 'score': 1.5})
+    """
+    plain = bare(source, storage, storage_options)
+    if in_place:
+        refuse_in_place(plain)
+    paths, left = plain.paths, list(range(len(plain.paths)))
+    journal = journal_of_baking(paths) if in_place else None
+    if journal is not None and journal.is_of_this_job():
+        left = left_to_bake(paths, journal)
+    place = plain.files.storage
+    kept = overlays([paths[shard] for shard in left], storage=place) if left else []
+    if not kept and (journal is None or len(left) == len(paths)):
+        raise ValueError(f"{paths[0]} has no overlays")
+    if not kept and journal is not None:
+        journal.load()
+        journal.forget()  # this was the only step left
+        return Summary(paths, len(plain), sum(map(os.path.getsize, paths)))
+    # Already baked shards are not opened, because their fields may have other types.
+    shown = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
+    edit = baking(shown, left)
+    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
+    return rewritten(plain, edit, into, in_place, how, published)

@@ -1,0 +1,171 @@
+"""Every verb and command takes the options of the store that it reads or writes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+import penstock as ps
+from cli.running import run
+from penstock.cli.program import program
+from remote.servers.seaweed import KEY_ID, SECRET, Seaweed
+
+COUNT = 120
+SHARDS = 3
+PUBLIC = Path(ps.__file__).with_name("__init__.pyi").read_text()
+
+SOURCES = {"source", "a", "b", "path"}
+"""What verbs call the data that they read; `write` calls its target a path."""
+TARGETS = {"into", "target"}
+
+
+def verbs() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The public functions that take the name of data, or of new files."""
+    for name in re.findall(r"(\w+) as \1\b", PUBLIC):
+        found = getattr(ps, name)
+        inside = vars(found) if inspect.ismodule(found) and name == "bench" else {name: found}
+        for name, function in inside.items():
+            if inspect.isfunction(function) and not name.startswith("_"):
+                takes = set(inspect.signature(function).parameters)
+                if takes & (SOURCES | TARGETS):
+                    yield name, function
+
+
+@pytest.mark.parametrize(("name", "function"), [*verbs()], ids=[name for name, _ in verbs()])
+def test_each_verb_takes_a_storage_and_its_options(name: str, function: Callable[..., Any]) -> None:
+    takes = set(inspect.signature(function).parameters)
+    assert {"storage", "storage_options"} <= takes
+    if takes & SOURCES and takes & TARGETS and name != "append":
+        assert {"target_storage", "target_storage_options"} <= takes
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    def below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield name, command
+            return
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            inner = command.get_command(context, word)
+            assert inner is not None
+            yield from below(f"{name} {word}".strip(), inner)
+
+    yield from below("", program)
+
+
+@pytest.mark.parametrize(("name", "command"), [*commands()], ids=[name for name, _ in commands()])
+def test_each_command_with_data_takes_options_of_stores(name: str, command: click.Command) -> None:
+    arguments = {one.name for one in command.params if isinstance(one, click.Argument)}
+    options = {word for one in command.params for word in one.opts}
+    if arguments & {"source", "file", "a"}:
+        assert "--storage-option" in options
+    if arguments & {"source"} and (arguments & {"target"} or "--into" in options):
+        assert "--target-storage-option" in options
+
+
+@pytest.fixture
+def url(seaweed: Seaweed, prefix: str) -> str:
+    table = {"id": np.arange(COUNT), "text": [f"record {n}" for n in range(COUNT)]}
+    options = seaweed.options()
+    ps.write(table, f"s3://{prefix}/x.tfrecord", num_shards=SHARDS, storage_options=options)
+    return f"s3://{prefix}/x@{SHARDS}.tfrecord"
+
+
+@pytest.fixture
+def words(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`--storage-option` for the store, whose secret is in a file and whose key is in the environment."""
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    monkeypatch.setenv("MY_KEY", KEY_ID)
+    given = seaweed.options() | {
+        "aws_secret_access_key": f"@{tmp_path / 'secret'}",
+        "aws_access_key_id": "env:MY_KEY",
+    }
+    return [word for name in given for word in ("--storage-option", f"{name}={given[name]}")]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("info {url}", f"{COUNT}"),
+        ("head {url} -n 2", "record 1"),
+        ("schema {url}", "compared all 3 files"),
+        ("stats {url}", f"{COUNT} records"),
+        ("verify {url}", f"{COUNT} records intact"),
+        ("layout {shard}", "masked crc32c"),
+        ("index --force {url}", ".x-00000-of-00003.tfrecord.penstock"),
+        ("diff {url} {url}", f"equal: {COUNT} records"),
+        ("plan {url} --batch-size 8", "batches"),
+        ("bench shuffle {url} --rounds 1 --seconds 0.1", "Shuffled"),
+        ("fields list {url}", "no fields are stored"),
+        ("fields add {url} --set a=1", f"{COUNT} records"),
+        ("convert {url} {here}", f"{COUNT} records"),
+    ],
+)
+def test_commands_read_a_store(
+    command: str, said: str, url: str, words: list[str], tmp_path: Path
+) -> None:
+    shard = url.replace(f"@{SHARDS}", f"-00000-of-0000{SHARDS}")
+    asked = command.format(url=url, shard=shard, here=tmp_path / "here.parquet").split()
+    done = run(*asked, *words)
+    assert done.status == 0, done.err
+    assert said in done.out + done.err
+    assert SECRET not in done.out + done.err
+
+
+def test_commands_change_fields_in_a_store(url: str, words: list[str], prefix: str) -> None:
+    target = [word.replace("--storage", "--target-storage") for word in words]
+    new = f"s3://{prefix}/new/"
+    assert run("fields", "add", url, "--set", "a=1", *words).status == 0
+    assert run("fields", "bake", url, "--into", new, *words, *target).status == 0
+    assert run("fields", "remove", url, "a", *words).status == 0
+    assert f"{COUNT} records" in run("verify", new, *words).out
+    assert "a " in run("head", new, "-n", "1", *words).out
+    assert run("repair", url, "--into", f"s3://{prefix}/b/", *words, *target).status == 0
+    refused = run("fields", "drop", url, "text", "--in-place", *words)
+    assert refused.status == 1 and "--into" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("my-secret-key", "takes KEY=VALUE"),
+        ("aws_secret_access_key=env:NO_SUCH_NAME", "no environment variable NO_SUCH_NAME"),
+        ("aws_secret_access_key=@no-such-file", "no-such-file: No such file"),
+    ],
+)
+def test_a_wrong_option_is_misuse_and_is_not_shown(option: str, said: str) -> None:
+    done = run("info", "s3://bucket/x.tfrecord", "--storage-option", option)
+    assert done.status == 2
+    assert said in done.err
+    assert "my-secret-key" not in done.err
+
+
+def test_options_for_a_dataset_that_is_open_are_refused(url: str, seaweed: Seaweed) -> None:
+    ds = ps.open(url, storage_options=seaweed.options())
+    for verb in (ps.info, ps.stats, ps.schemas, ps.overlays):
+        with pytest.raises(TypeError, match="already open"):
+            verb(ds, storage_options={"aws_region": "here"})
+
+
+def test_repaired_objects_stay_in_their_folders(
+    url: str, prefix: str, seaweed: Seaweed, tmp_path: Path
+) -> None:
+    options = seaweed.options()
+    body = seaweed.client.get(f"{prefix}/x-00000-of-0000{SHARDS}.tfrecord")
+    for name in ("in/a/x.tfrecord", "in/b/x.tfrecord"):
+        seaweed.client.put(f"{prefix}/{name}", body)
+    both: dict[str, Any] = {"storage_options": options, "target_storage_options": options}
+    made = ps.repair(f"s3://{prefix}/in/", into=f"s3://{prefix}/out/", **both)
+    assert made.paths == tuple(f"s3://{prefix}/out/{name}/x.tfrecord" for name in "ab")
+    ps.repair(f"s3://{prefix}/in/*/x.tfrecord", into=tmp_path, storage_options=options)
+    assert sorted(tmp_path.rglob("x.tfrecord")) == [
+        tmp_path / "a/x.tfrecord",
+        tmp_path / "b/x.tfrecord",
+    ]

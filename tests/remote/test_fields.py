@@ -1,0 +1,223 @@
+"""Fields of objects are added, dropped, renamed and replaced, beside the objects or into new ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from remote.servers.seaweed import Seaweed
+
+COUNT = 600
+SHARDS = 3
+
+
+@pytest.fixture
+def options(seaweed: Seaweed) -> dict[str, Any]:
+    """How the store is reached. Nothing is in the environment, so each verb has to pass it on."""
+    return {"storage_options": seaweed.options()}
+
+
+@pytest.fixture(params=["tfrecord", "parquet"])
+def url(request: pytest.FixtureRequest, options: dict[str, Any], prefix: str) -> str:
+    """Three shards in a store."""
+    ending = request.param
+    table = pa.table({"id": range(COUNT), "text": [f"record {n}" * (n % 7) for n in range(COUNT)]})
+    ps.write(table, f"s3://{prefix}/x.{ending}", num_shards=SHARDS, **options)
+    return f"s3://{prefix}/x-*.{ending}"
+
+
+def keys(seaweed: Seaweed, prefix: str) -> list[str]:
+    bucket, _, folder = prefix.partition("/")
+    return [key.removeprefix(folder).lstrip("/") for key in seaweed.client.keys(bucket, folder)]
+
+
+def test_an_overlay_lies_beside_each_object_and_is_read_with_it(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    before = {key: seaweed.client.get(f"{prefix}/{key}") for key in keys(seaweed, prefix)}
+    scores = np.arange(COUNT) / 2
+    made = ps.add_fields(url, {"score": scores}, **options)
+    assert made.num_records == COUNT and len(made.paths) == SHARDS
+    new = set(keys(seaweed, prefix)) - set(before)
+    assert len([key for key in new if ".penstock-fields/score.overlay" in key]) == SHARDS
+    data = [key for key in before if not key.startswith(".")]
+    assert len(data) == SHARDS
+    for key in data:
+        body = before[key]
+        assert seaweed.client.get(f"{prefix}/{key}") == body
+    ds = ps.open(url, **options)
+    assert ds.to_table()["score"].to_pylist() == scores.tolist()
+    assert ds[COUNT - 1]["score"] == scores[-1]
+    found = ps.overlays(url, **options)
+    assert [(one.name, len(one.shards)) for one in found] == [("score", SHARDS)]
+
+
+def test_overlays_of_a_dataset_that_stays_open_are_seen(url: str, options: dict[str, Any]) -> None:
+    ds = ps.open(url, **options)
+    ps.add_fields(ds, {"a": 1})
+    ps.add_fields(ds, {"a": 2}, overwrite=True)
+    assert [one.name for one in ps.overlays(ds)] == ["a"]
+    assert set(ps.open(url, **options).to_table()["a"].to_pylist()) == {2}
+    removed = ps.remove_overlay(ds, "a")
+    assert len(removed) == SHARDS
+    assert ps.overlays(ds) == []
+    with pytest.raises(ValueError, match="there are: none"):
+        ps.remove_overlay(ds, "a")
+
+
+def test_fields_are_dropped_renamed_and_replaced_beside_objects(
+    url: str, options: dict[str, Any]
+) -> None:
+    ps.drop_fields(url, "text", **options)
+    ps.rename_fields(url, {"id": "number"}, **options)
+    ps.replace_fields(url, {"number": list(range(COUNT, 0, -1))}, where="number < 10", **options)
+    found = ps.open(url, **options).to_table()
+    assert found.column_names == ["number"]
+    assert found["number"].to_pylist()[:11] == [*range(COUNT, COUNT - 10, -1), 10]
+
+
+def test_the_overlay_of_an_object_that_was_replaced_is_refused(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    ps.add_fields(url, {"score": np.arange(COUNT)}, **options)
+    ending = url.rpartition(".")[2]
+    shard = f"{prefix}/x-00001-of-0000{SHARDS}.{ending}"
+    first = COUNT // SHARDS
+    other = {"id": range(first + 7, 2 * first + 7), "text": ["other"] * first}
+    ps.write(pa.table(other), f"s3://{shard}", overwrite=True, **options)
+    with pytest.raises(ps.StaleIndexError) as raised:
+        ps.open(url, **options).to_table()
+    assert raised.value.file == f"s3://{shard}"
+    assert "fields remove" in (raised.value.hint or "")
+    assert len(ps.open(url, overlays=False, **options).to_table()) == COUNT
+    ps.remove_overlay(url, "score", **options)
+    assert ps.open(url, **options).schema.names == ["id", "text"]
+
+
+def test_a_change_that_a_sample_of_the_bytes_does_not_show_makes_an_overlay_stale(
+    options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    values = np.zeros(1_000_000, "<i8")
+    ps.write({"data": values}, f"s3://{prefix}/x.npy", **options)
+    ps.add_fields(f"s3://{prefix}/x.npy", {"score": np.arange(len(values))}, **options)
+    assert ps.open(f"s3://{prefix}/x.npy", **options)[7]["score"] == 7
+    body = bytearray(seaweed.client.get(f"{prefix}/x.npy"))
+    body[8000:8008] = np.array([1], "<i8").tobytes()
+    seaweed.client.put(f"{prefix}/x.npy", bytes(body))
+    with pytest.raises(ps.StaleIndexError):
+        ps.open(f"s3://{prefix}/x.npy", **options)[7]
+
+
+def test_an_overlay_comes_along_when_object_and_overlay_are_copied(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed, tmp_path: Path
+) -> None:
+    ps.add_fields(url, {"score": np.arange(COUNT)}, **options)
+    for key in keys(seaweed, prefix):
+        (tmp_path / key).parent.mkdir(exist_ok=True)
+        (tmp_path / key).write_bytes(seaweed.client.get(f"{prefix}/{key}"))
+    here = str(tmp_path / url.rpartition("/")[2])
+    assert ps.open(here).to_table()["score"].to_pylist() == list(range(COUNT))
+
+
+def test_an_overlay_that_exists_is_not_overwritten(url: str, options: dict[str, Any]) -> None:
+    ps.add_fields(url, {"score": np.arange(COUNT)}, **options)
+    ps.add_fields(url, {"score": np.arange(COUNT)}, **options)  # the same is no change
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        ps.add_fields(url, {"score": np.arange(COUNT) + 1}, **options)
+
+
+def test_overlays_of_a_folder_are_found_by_one_listing(
+    options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    table = {"id": range(60)}
+    ps.write(table, f"s3://{prefix}/x.tfrecord", num_shards=20, **options)
+    numbered = f"s3://{prefix}/x@20.tfrecord"
+    ps.add_fields(numbered, {"score": np.arange(60)}, **options)
+    ds = ps.open(numbered, **options)
+    assert ds.to_table()["score"].to_pylist() == list(range(60))
+    storage: Any = ds.files.storage
+    assert len(storage._listings) == 1
+
+
+def test_fields_are_added_from_anywhere_to_anywhere(
+    url: str, options: dict[str, Any], prefix: str, tmp_path: Path, seaweed: Seaweed
+) -> None:
+    target = {"target_storage_options": seaweed.options()}
+    scores = np.arange(COUNT) / 4
+    made = ps.add_fields(url, {"score": scores}, into=f"s3://{prefix}/new/", **options, **target)
+    assert made.num_records == COUNT and len(made.paths) == SHARDS
+    again = ps.open(f"s3://{prefix}/new/", **options)
+    assert again.to_table()["score"].to_pylist() == scores.tolist()
+    assert (
+        again.to_table()["text"].to_pylist()
+        == ps.open(url, **options).to_table()["text"].to_pylist()
+    )
+
+    here = tmp_path / "here"
+    ps.add_fields(url, {"score": scores}, into=f"{here}/", verify=True, **options)
+    assert ps.open(here).to_table() == again.to_table()
+
+    back = f"s3://{prefix}/back-{{shard:05d}}{Path(url).suffix}"
+    ps.add_fields(here, {"twice": scores * 2}, into=back, verify=True, **target)
+    found = ps.open(f"s3://{prefix}/back-*", **options).to_table()
+    assert found["twice"].to_pylist() == (scores * 2).tolist()
+    assert found.drop_columns(["twice"]) == again.to_table()
+
+
+def test_fields_are_dropped_renamed_replaced_and_baked_into_new_objects(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    both = options | {"target_storage_options": seaweed.options()}
+    ps.drop_fields(url, "text", into=f"s3://{prefix}/a/", **both)
+    ps.rename_fields(f"s3://{prefix}/a/", {"id": "number"}, into=f"s3://{prefix}/b/", **both)
+    ps.replace_fields(f"s3://{prefix}/b/", {"number": 7}, into=f"s3://{prefix}/c/", **both)
+    ps.add_fields(f"s3://{prefix}/c/", {"score": np.arange(COUNT)}, **options)
+    ps.bake_fields(f"s3://{prefix}/c/", into=f"s3://{prefix}/d/", **both)
+    assert ps.overlays(f"s3://{prefix}/d/", **options) == []
+    found = ps.open(f"s3://{prefix}/d/", **options).to_table()
+    assert found.to_pydict() == {"number": [7] * COUNT, "score": list(range(COUNT))}
+
+
+def test_new_objects_replace_others_only_if_asked(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    both = options | {"target_storage_options": seaweed.options()}
+    ps.add_fields(url, {"score": 1}, into=f"s3://{prefix}/a/", **both)
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/a/", **both)
+    ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/a/", overwrite=True, **both)
+    assert set(ps.open(f"s3://{prefix}/a/", **options).to_table()["score"].to_pylist()) == {2}
+    with pytest.raises(ValueError, match="over itself"):
+        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", overwrite=True, **both)
+
+
+def test_objects_are_not_changed_in_place(url: str, options: dict[str, Any]) -> None:
+    for change in (
+        lambda: ps.add_fields(url, {"score": 1}, in_place=True, **options),
+        lambda: ps.drop_fields(url, "text", in_place=True, **options),
+        lambda: ps.rename_fields(url, {"text": "words"}, in_place=True, **options),
+        lambda: ps.replace_fields(url, {"text": "a"}, in_place=True, **options),
+        lambda: ps.bake_fields(url, in_place=True, **options),
+    ):
+        with pytest.raises(ps.UnsupportedError, match="cannot be changed in place") as raised:
+            change()
+        assert "into=" in (raised.value.hint or "")
+
+
+def test_a_table_in_the_same_store_is_read_with_the_same_options(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    ps.write({"id": range(COUNT), "a": range(COUNT)}, f"s3://{prefix}/t.arrow", **options)
+    seaweed.client.put(
+        f"{prefix}/t.csv", "\n".join(["id,b", *(f"{n},{-n}" for n in range(COUNT))]).encode()
+    )
+    ps.add_fields(url, f"s3://{prefix}/t.arrow", by="id", **options)
+    ps.add_fields(url, f"s3://{prefix}/t.csv", by="id", **options)
+    found = ps.open(url, **options).to_table()
+    assert found["a"].to_pylist() == list(range(COUNT))
+    assert found["b"].to_pylist() == [-n for n in range(COUNT)]
