@@ -295,6 +295,8 @@ class Strict:
                 self.refused += 1
                 text = b"<Error><Code>ExpiredToken</Code></Error>"
                 return Reply(403).with_body(text)
+        if "list-type" in asked.query:
+            return Reply(200).with_body(b"<ListBucketResult></ListBucketResult>")
         if asked.range is None or ".penstock" in asked.path:
             return Reply(404).with_body(b"")
         first, last = asked.range

@@ -37,8 +37,7 @@ from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
-from penstock.framing.index import blocks, kept_schema
-from penstock.framing.index.sidecar import discard
+from penstock.framing.index import blocks, kept_schema, sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.overlay.overlays import Overlays
@@ -79,7 +78,7 @@ class Files:
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
-        storage.begin(paths[:1])
+        storage.look_beside(paths)
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -91,7 +90,8 @@ class Files:
         self._whole = set(self._alike)  # files of which no stored column is left out
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
-        self._is_kept = False
+        self._num_kept = 0
+        """How many of the files have sidecars with this schema."""
         self._names: Sequence[str] | None = None
         first = self._first_by_kept() or self._first_by_content()
         self.schema = first.reader.schema  # the fields of a record, including those that were added
@@ -102,23 +102,24 @@ class Files:
 
     def _first_by_kept(self) -> OpenFile | None:
         """The first file, opened with the schema in the sidecars. None unless all sidecars have the same schema, and
-        the file can be read with it."""
+        the file can be read with it. In storage with slow access, only the sidecar of the first file is read."""
         if self.types == "given" or self.options.format_options:
             return None  # the caller's options have priority
-        kept = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
+        asked = self.paths if self.storage.reads_at_once is None else self.paths[:1]
+        kept = kept_schema.of_files(asked, self.storage, self.options, self.format_of)
         if kept is None:
             return None
-        self._settled, self._is_kept = kept, True
+        self._settled, self._num_kept = kept, len(asked)
         if self._overlays is not None:
             self._names = self._overlays.names(kept.names)
         try:
             first = self._first()
         except (SchemaError, UnsupportedError):
             self._settled = self._names = None
-            self._is_kept = False
+            self._num_kept = 0
             self._forget_readers()
             return None
-        self._alike = self._whole = set(range(len(self.paths)))
+        self._alike, self._whole = set(range(len(asked))), set(range(len(asked)))
         return first
 
     def _first_by_content(self) -> OpenFile:
@@ -176,13 +177,16 @@ class Files:
         """The reader of a file, which is opened if necessary."""
         return self._of(shard).reader
 
-    def begin(self, shards: Iterable[int], *, whole: bool = False) -> None:
-        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order."""
-        is_framed = any(
-            o is not None and isinstance(o.format, FramedFormat) for o in self._opened[:1]
-        )
+    def begin(self, shards: Iterable[int], *, whole: bool = False, by_number: bool = False) -> None:
+        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order. `by_number`:
+        records will be read by number, or counted."""
+        formats = [opened.format for opened in self._opened[:1] if opened is not None]
+        is_framed = any(isinstance(one, FramedFormat) for one in formats)
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
-        self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
+        if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
+            sidecar.begin(paths, self.storage, self.options.index)
+        else:
+            self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""
@@ -231,7 +235,7 @@ class Files:
     def forget_index(self, shard: int) -> None:
         """Delete the sidecar of a file, which does not match it, unless it is in a folder given by the caller."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
-            discard(self.paths[shard], but_checksums=True)
+            sidecar.discard(self.paths[shard], but_checksums=True)
 
     def _of(self, shard: int) -> OpenFile:
         with self._locks[shard]:
@@ -302,7 +306,7 @@ class Files:
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
             # A schema from the sidecar was made for this file, so its types must hold every value exactly.
-            options = replace(options, settled=not self._is_kept)
+            options = replace(options, settled=shard >= self._num_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
@@ -384,8 +388,14 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            self.begin(range(len(self.paths))[:AHEAD_FILES])
-            counts = list(counts_of(len(self.paths), self.reader, self.storage.reads_at_once))
+            every = range(len(self.paths))
+            self.begin(every[:AHEAD_FILES], by_number=True)
+
+            def reader(shard: int) -> Reader:
+                self.begin(every[shard + AHEAD_FILES : shard + AHEAD_FILES + 1], by_number=True)
+                return self.reader(shard)
+
+            counts = list(counts_of(len(every), reader, self.storage.reads_at_once))
             if self.options.damage != "error":
                 self.uncounted += [one for own in self.own_readers() for one in own.uncounted]
             if self.listed is not None:

@@ -17,6 +17,7 @@ from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
+from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import reading_index
 from penstock.storage.places import storage_of
@@ -50,7 +51,7 @@ def open(
     split: str | None = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
-    cache: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
     **format_options: Unpack[OpenOptions],
 ) -> Dataset:
     """Open data in place.
@@ -96,8 +97,8 @@ def open(
             read in place (docs/guide/object-stores.md).
         storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
-        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
-            files of another storage.
+        cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
+            (docs/guide/cache.md). It has no effect on local files, and does not work with storage=.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Opening reads a few kilobytes and a sample of the records of the first file.
@@ -124,7 +125,7 @@ def open(
     _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage_of(source, storage, storage_options)
+    place = storage_of(source, storage, storage_options, cache_of(cache))
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True

@@ -43,7 +43,7 @@ def take(
     # Visit each shard once, then restore the requested order.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
-    dataset.files.begin(touched)
+    dataset.files.begin(touched, by_number=True)
 
     def part(shard: int) -> Iterator[pa.RecordBatch]:
         chosen = local[order[shards[order] == shard]]

@@ -21,7 +21,7 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, PenstockError, StorageError, UnsupportedError, shown
-from penstock.storage._identity import identity_of
+from penstock.storage._identity import numbers_of
 from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.storage_options import refuse_secrets
@@ -226,7 +226,7 @@ class ForeignSource(Source):
             )
 
     def identity(self) -> tuple[int, int, int, int]:
-        return identity_of(self._facts.tag, self.size)
+        return numbers_of(self._facts.tag, self.size)
 
 
 def near_groups(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 
-def identity_of(tag: str, size: int) -> tuple[int, int, int, int]:
+def numbers_of(tag: str, size: int) -> tuple[int, int, int, int]:
     """`Source.identity` for a file with this ETag, version or time; all 0 if there is none."""
     if not tag:
         return 0, 0, 0, 0

@@ -6,7 +6,6 @@ A source that is read in order reads ahead, in blocks. All blocks that wait to b
 from __future__ import annotations
 
 import errno
-import hashlib
 import itertools
 import os
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
+from penstock.storage._identity import numbers_of
 from penstock.storage.base import Source, Storage
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ _MOST_AHEAD = 8
 _NEAR_BYTES = 32 << 20
 """If an object is read in order, threads read windows at most this far from the furthest."""
 _LEAST_WINDOW = 64 << 10
+_TAIL_BYTES = 64 << 10
+"""So much is requested together when the last bytes of an object are read."""
 
 
 @contextmanager
@@ -149,6 +151,11 @@ _KEPT = _Kept(_KEPT_BYTES)
 AHEAD = Budget(_AHEAD_BYTES)
 
 
+def identity_of(state: _core.ObjectState) -> tuple[int, int, int, int]:
+    """See `Source.identity`. A copy of an object has another version, and often the same ETag."""
+    return numbers_of(state.etag or state.version or "", state.size)
+
+
 class ObjectSource(Source):
     """One object, in the state in which it was opened."""
 
@@ -177,10 +184,26 @@ class ObjectSource(Source):
         here = self._blocks.first_bytes()
         if end <= len(here):
             return here.slice(start, end - start)
+        if (tail := self._tail(start, end)) is not None:
+            return tail
         parts = self._blocks.read(start, end)
         if parts is None:
             return self.request([start], [end - start])
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
+
+    def _tail(self, start: int, end: int) -> _core.Buffer | None:
+        """The end of the object, where formats have footers in several parts: it is requested once. None if these bytes
+        are elsewhere."""
+        begin = max(self.size - _TAIL_BYTES, 0)
+        if start < begin:
+            return None
+        tail = self._blocks.last_bytes()
+        if tail is None:
+            if end < self.size:
+                return None
+            tail = self.request([begin], [self.size - begin])
+            self._blocks.keep_last_bytes(tail)
+        return tail.slice(start - begin, end - start)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         here = self._blocks.first_bytes()
@@ -211,17 +234,15 @@ class ObjectSource(Source):
         return self._state.etag or self._state.version or ""
 
     def identity(self) -> tuple[int, int, int, int]:
-        tag = self._state.version or self._state.etag
-        if tag is None:
-            return 0, 0, 0, 0
-        digest = hashlib.blake2b(tag.encode(), digest_size=16).digest()
-        low, high = digest[:8], digest[8:]
-        return (
-            int.from_bytes(low, "little"),
-            self.size,
-            int.from_bytes(high, "little", signed=True),
-            0,
-        )
+        return identity_of(self._state)
+
+    def state_name(self) -> str | None:
+        # Two states of an object may have the same weak ETag.
+        is_weak = self._state.version is None and (self._state.etag or "").startswith("W/")
+        return None if is_weak else super().state_name()
+
+    def first_bytes(self) -> _core.Buffer:
+        return self._blocks.first_bytes()
 
     def close(self) -> None:
         self._blocks.close()
@@ -230,7 +251,7 @@ class ObjectSource(Source):
 class _Blocks:
     """The blocks of an object that is read in order: those on the way, and the last ones that were read.
 
-    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each.
+    Block -1 has the bytes that came when the object was opened, and block -2 the last ones. The others follow, `_BLOCK_BYTES` each.
     """
 
     def __init__(self, source: ObjectSource, first: _core.Buffer) -> None:
@@ -248,6 +269,13 @@ class _Blocks:
     def first_bytes(self) -> _core.Buffer:
         """The first bytes of the object, as far as they are here."""
         return _KEPT.get((self._source, -1)) or _EMPTY
+
+    def last_bytes(self) -> _core.Buffer | None:
+        """The last bytes of the object, if they are here."""
+        return _KEPT.get((self._source, -2))
+
+    def keep_last_bytes(self, tail: _core.Buffer) -> None:
+        _KEPT.put((self._source, -2), tail)
 
     def read(self, start: int, end: int) -> list[_core.Buffer] | None:
         """The parts of a range that is read in order. None if it should be requested by itself."""

@@ -39,7 +39,9 @@ def of_obstore(store: Any) -> Storage:
     options |= store.config
     container = next(options.pop(name) for name in _CONTAINERS if name in options)
     credentials = store.credential_provider
-    storage = ObjectStorage(options, None if credentials is None else _Asked(credentials))
+    storage = ObjectStorage(
+        options, credentials=None if credentials is None else _Asked(credentials)
+    )
     base = f"{_SCHEMES[kind]}://{container}/"
     prefix = str(store.prefix or "").strip("/")
     return Prefixed(storage, base + prefix + "/" * bool(prefix))
@@ -115,8 +117,11 @@ class Prefixed(Storage):
     def list_below(self, prefix: str) -> list[str]:
         return self._short(prefix, self._storage.list_below(self.full(prefix)))
 
-    def begin(self, paths: Any, length: int | None = None) -> None:
-        self._storage.begin([self.full(path) for path in paths], length)
+    def look_beside(self, paths: Sequence[str]) -> None:
+        self._storage.look_beside([self.full(path) for path in paths])
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        return self._storage.begin([self.full(path) for path in paths], length)
 
     def _short(self, asked: str, found: Sequence[str]) -> list[str]:
         return list(found) if is_url(asked) else [path[len(self._base) :] for path in found]

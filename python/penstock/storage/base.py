@@ -62,6 +62,16 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
+    def state_name(self) -> str | None:
+        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
+        cannot tell. By default it is made of `identity`."""
+        numbers = self.identity()
+        return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the file, as far as they are in memory already; by default none."""
+        return _core.Buffer.from_bytes(b"")
+
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
@@ -98,6 +108,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def state_name(self) -> str | None:
+        return self._source.state_name()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
@@ -152,7 +165,8 @@ class Storage(ABC):
     raises an UnsupportedError."""
 
     changes_in_place: bool = False
-    """Whether a file can be replaced while others wait for it, under a lock, as verbs with `in_place=True` do."""
+    """Whether a finished file can be renamed, and a file be replaced under a lock while others wait for it, as verbs with
+    `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -233,15 +247,21 @@ class Storage(ABC):
             return None
         return [source.size, *source.identity()]
 
+    def opened_state(self, path: str) -> State | None:
+        """The state of a file as this storage opens it."""
+        return self.state(path)
+
+    def written(self, path: str) -> float | None:
+        """When a file was last written, in seconds by the clock of the storage. None if there is no file or no clock."""
+        del path
+        return None
+
     def remove(self, path: str) -> None:
         """Remove a file for good. It is no error if there is none."""
         raise UnsupportedError("this storage removes no files", file=path)
 
     def remove_empty_folder(self, path: str) -> None:
         """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
-
-    def will_list(self, folders: Sequence[str]) -> None:
-        """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
 
     def give_up(self, path: str) -> None:
         """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
@@ -269,10 +289,21 @@ class Storage(ABC):
         finally:
             source.close()
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for
-        storage with slow access; by default it does nothing."""
+    def look_beside(self, paths: Sequence[str]) -> None:
+        """Find out which of penstock's own files there are next to these files, for all together, and begin to open the
+        first. `list`, `begin` and `source` then need no requests for files that are not there. This is for storage
+        with slow access; by default it does nothing."""
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        """`Source.identity` of a file, as it is or was opened."""
+        with closing(self.source(path)) as source:
+            return source.identity()
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
+        any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""
         del paths, length
+        return False
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:

@@ -240,13 +240,9 @@ class LocalStorage(Storage):
         return self.sink(path, overwrite=overwrite, like=data_path)
 
     def state(self, path: str) -> State | None:
-        from penstock.storage.folder import size_of
+        from penstock.storage.folder import state_of
 
-        try:
-            found = os.stat(path)
-            return [found.st_ino, size_of(path), found.st_mtime_ns]
-        except FileNotFoundError:
-            return None
+        return state_of(path)
 
     def remove(self, path: str) -> None:
         with suppress(FileNotFoundError):

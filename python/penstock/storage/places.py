@@ -7,12 +7,16 @@ from typing import Any
 
 from penstock.storage._foreign import ForeignStorage
 from penstock.storage.base import Storage
+from penstock.storage.cache import Cache
 from penstock.storage.local import LocalStorage
 from penstock.storage.objects import storage_for
 
 
 def storage_of(
-    source: Any, storage: Any = None, options: Mapping[str, Any] | None = None
+    source: Any,
+    storage: Any = None,
+    options: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
 ) -> Storage:
     """The storage of a source as a user names it.
 
@@ -20,13 +24,14 @@ def storage_of(
         source: a path, or a list of paths.
         storage: a `Storage`, a file system of fsspec or pyarrow, or a store of obstore. None: what the names say.
         options: options of the client for names such as s3://bucket/key.
+        cache: keeps what was read from such names.
 
     Raises:
         TypeError: it is no storage.
         ValueError: there are options for a storage that already has its own.
     """
     if storage is None:
-        return storage_for(source, options)
+        return storage_for(source, options, cache)
     if options:
         raise ValueError(
             "storage_options= are for names such as s3://bucket/key; pass storage= or storage_options=, not both"

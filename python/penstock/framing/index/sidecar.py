@@ -14,7 +14,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.contract.format import SkippedRegion
-from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.errors import ChangedError, StaleIndexError, UnsupportedError, shown
 from penstock.framing.index import _sections as sections
 from penstock.framing.index._index_cache import cache_folder, make_room
 from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
@@ -34,6 +34,10 @@ from penstock.storage.hidden import SIDECAR_SUFFIX, hidden
 from penstock.storage.local import LocalSource, LocalStorage, sink_for
 from penstock.storage.urls import is_url
 
+WHOLE_BYTES = 1 << 20
+"""The bytes of a sidecar that one request of an object store asks for."""
+_INDEXED_HEAD_BYTES = 32 << 10
+"""The first bytes of an object that are read if it has a sidecar."""
 _POINT = struct.Struct("<QQII")
 _WINDOW_BYTES = 32 << 10
 # At most one record in this many may be missing from a saved sidecar.
@@ -135,6 +139,19 @@ def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -
     return hidden(os.path.join(folder, name), suffix)
 
 
+def begin(paths: Sequence[str], storage: Storage, kept: str) -> None:
+    """Begin to open files of a storage with slow access, and to read their sidecars. With a sidecar, few bytes of the
+    file are needed."""
+    if storage.reads_at_once is None:
+        return
+    for path in paths:
+        name = shown(path) if is_url(path) else path
+        places = [] if kept == "never" else [path_for(name, folder) for folder in folders(kept)]
+        here = any(storage.is_here(place) and storage.exists(place) for place in places)
+        is_begun = here or storage.begin(list(filter(is_url, places)), WHOLE_BYTES)
+        storage.begin([path], _INDEXED_HEAD_BYTES if is_begun else None)
+
+
 def folders(kept: str | None) -> tuple[str | None, ...]:
     """Where the sidecar of a file may be: in the requested folder, or else next to the file (None) or in the cache."""
     return (None, cache_folder()) if kept in (None, "auto", "beside") else (kept,)
@@ -166,6 +183,9 @@ def state_now(source: Source) -> State:
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path. Create a missing folder."""
     path = path_for(data_path, folder)
+    if is_url(data_path) and not index.state.is_known:
+        # An object changes by replacement only, so the state of the one that was written is its state for ever.
+        index = replace(index, state=State(*storage.identity(data_path)))
     if isinstance(storage, LocalStorage) or is_url(data_path):
         make_place(index, folder)
     sink = sink_for(storage, path, data_path)
@@ -210,7 +230,7 @@ def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
         return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
     beside = path_for(data_path, None)
     if is_url(data_path) and kept == "auto":
-        return save(index, data_path, storage, cache_folder())
+        return save(index, data_path, storage, cache_folder())  # reading does not write to a store
     if (kept == "beside" or storage.exists(beside)) and not has_blocks(beside, storage):
         return keep(index, data_path, storage, None)
     cached = path_for(data_path, cache_folder())
@@ -317,6 +337,8 @@ def _opened(path: str, storage: Storage) -> Generator[Sections]:
         raise StaleIndexError(f"not a valid index: it {error.message}", file=path) from None
     try:
         yield Sections(source)
+    except ChangedError as error:
+        raise StaleIndexError(f"the index was replaced: {error.message}", file=path) from None
     except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise StaleIndexError(f"not a valid index: {error}", file=path) from None
     finally:

@@ -22,13 +22,18 @@ from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import not_local
+from penstock.storage.base import Storage
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
+from penstock.storage.store_lock import StoreLock
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
+from penstock.verbs.convert._store_run import run_by_bytes_in_store, run_in_store
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
 from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
+from penstock.verbs.convert.store_journal import alone_with
 from penstock.verbs.inspect.stats import stats
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.names import with_note_of_order
@@ -64,6 +69,10 @@ def convert(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Unpack[ConvertOptions],
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
@@ -75,7 +84,8 @@ def convert(
     names change.
 
     After a kill, the same call continues the conversion, and the result has the same bytes. No file gets its final
-    name until all files are complete.
+    name until all files are complete, except in an object store, which cannot rename files: there each shard appears
+    when it is complete.
 
     Args:
         source: as for `open`, or a Dataset, if it has to be opened with options. A Dataset that skips
@@ -118,6 +128,10 @@ def convert(
         progress: called with the records done, the source bytes done, and the total source bytes.
         write_options: options of the target format by name, for an option with the same name as a keyword above,
             such as HDF5's `shuffle`.
+        storage: the storage of the source, as for `open`.
+        storage_options: as for `open`, for the source.
+        target_storage: the storage of the target. None for this machine, and for names such as s3://bucket/key.
+        target_storage_options: as for `open`, for the target. None for those of the environment.
         format_options: options of the target format; an unknown option is an error.
 
     Returns:
@@ -157,17 +171,25 @@ def convert(
         write_options=write_options,
         format_options=dict(format_options),
         finds_text=text is None,
+        storage=storage,
+        storage_options=storage_options,
+        target_storage=target_storage,
+        target_storage_options=target_storage_options,
     )
     if types or text:
-        source = _typed(source, types or {}, text or [], threads)
+        source = _typed(source, types or {}, text or [], threads, how.source)
     return write_chosen(source, target, choice, how)
 
 
 def _typed(
-    source: Any, types: Mapping[str, Any], text: str | Sequence[str], threads: int | None
+    source: Any,
+    types: Mapping[str, Any],
+    text: str | Sequence[str],
+    threads: int | None,
+    where: dict[str, Any],
 ) -> Dataset:
-    """Return the source with other types for some fields."""
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    """Return the source with other types for some fields. `where` has the keywords of its storage."""
+    dataset = source if isinstance(source, Dataset) else open_dataset(source, **where)
     if isinstance(text, str) and text != "auto":
         raise TypeError(f'text takes a list of names, such as [{text!r}], or "auto"')
     if text == "auto":
@@ -198,6 +220,15 @@ class How:
     format_options: dict[str, Any] = field(default_factory=dict[str, Any])
     finds_text: bool = False
     """Whether to look for columns of bytes that are text."""
+    storage: Storage | None = None
+    storage_options: Mapping[str, Any] | None = None
+    target_storage: Storage | None = None
+    target_storage_options: Mapping[str, Any] | None = None
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The keywords with which the source is opened."""
+        return {"storage": self.storage, "storage_options": self.storage_options}
 
 
 def write_chosen(
@@ -213,8 +244,8 @@ def write_chosen(
         pieces: parts of the records, each of which is written to separate files; empty for one target.
     """
     to = os.fspath(target)
-    if "://" in to:
-        raise not_local(to)
+    refuse_web_target(to)
+    storage = storage_of(to, how.target_storage, how.target_storage_options)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),
@@ -229,14 +260,16 @@ def write_chosen(
     _refuse_contradictions(asked, options, is_folder, how)
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
-    dataset = opened(source, kind, options, whole_records=whole_records)
+    if kind.info.is_folder and not storage.changes_in_place:
+        storage.folder_sink(to)  # refuses
+    dataset = opened(source, kind, options, how.source, whole_records=whole_records)
     place, folders = _folders(to, is_folder, pieces)
-    with _made(folders), alone_at(to, place):
+    with _alone(storage, to, place, folders) as lock:
         if how.columns is None:
             dataset = dataset.complete()
         images = (how.images, asked)
         reading = Reading(
-            dataset, how.columns, how.rename, choice, images, kind, how.threads,
+            dataset, how.columns, how.rename, choice, images, kind, how.threads, storage,
             finds_text=how.finds_text,
         )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
@@ -244,16 +277,19 @@ def write_chosen(
         meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)
         if how.shard_bytes is not None:
             limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
-            made = run_by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
+            by_bytes = run_by_bytes if lock is None else run_by_bytes_in_store
+            made = by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
             return with_note_of_order(made, to)
         cut = Cut(how.num_shards, how.shard_records)
         if pieces:
             parts = plan_pieces(reading, kind, pieces, cut)
         else:
             parts = plan(reading, kind, to, is_folder, cut, how.compression)
-        made = run(
-            parts, to, place, reading, writing, meter, prove=how.prove, overwrite=how.overwrite
-        )
+        whole = {"prove": how.prove, "overwrite": how.overwrite}
+        if lock is None:
+            made = run(parts, to, place, reading, writing, meter, **whole)
+        else:
+            made = run_in_store(parts, to, place, reading, writing, meter, lock, **whole)
         return made if pieces else with_note_of_order(made, to)
 
 
@@ -298,6 +334,19 @@ def _refuse_contradictions(
         raise ValueError("a folder gets one file per source shard; shard_bytes needs a file name")
     if prove and shard_bytes is not None:
         raise ValueError("prove=True needs shards split by records, not by bytes")
+
+
+@contextmanager
+def _alone(
+    storage: Storage, to: str, place: str, folders: Sequence[str]
+) -> Generator[StoreLock | None]:
+    """Lock the target. The value is None if finished files can be renamed."""
+    if storage.changes_in_place:
+        with _made(folders), alone_at(to, place):
+            yield None
+        return
+    with alone_with(storage, to, place) as lock:
+        yield lock
 
 
 @contextmanager
