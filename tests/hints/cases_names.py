@@ -11,14 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
-from cases_stores import NAME, bucket, ids, store, stored, written
+from cases_stores import NAME, SERVERS, bucket, ids, store, stored, written
+from cases_tables import without_module
 from obstore.store import LocalStore, S3Store
 from s3fs import S3FileSystem
 from steps import Case, Cases
 
 import penstock as ps
 from reading import ROOT
+from remote.servers.hub import hub
 
 PLACES = ("aws_endpoint_url", "aws_allow_http", "aws_region")
 
@@ -200,7 +203,37 @@ def a_folder_of_obstore() -> Case:
     return Case(lambda: ps.open(NAME, storage=LocalStore(os.path.abspath("d"))), advised)
 
 
+def on_hub() -> str:
+    """A data set on the tests' own hub. Its address is in the environment, as the hub's client takes it."""
+    server = SERVERS.enter_context(hub())
+    os.environ |= server.environment()
+    server.put("some/set", {NAME: Path(written()).read_bytes()})
+    return f"hf://datasets/some/set/{NAME}"
+
+
+def a_data_set_without_its_client() -> Case:
+    name = on_hub()
+
+    def advised() -> None:
+        assert extra("hf") == ["huggingface_hub"]
+        assert ids(ps.open(name)) == [1, 2, 3]
+
+    return Case(without_module("huggingface_hub", lambda: ps.open(name)), advised)
+
+
+def writing_to_the_hub() -> Case:
+    name = on_hub()
+
+    def advised() -> None:
+        assert ids(ps.open(written())) == [1, 2, 3]
+        assert callable(huggingface_hub.HfApi().upload_file)
+
+    return Case(lambda: ps.write({"id": [1]}, name, overwrite=True), advised)
+
+
 CASES: Cases = {
+    "\"pip install 'penstock[hf]'\"": a_data_set_without_its_client,
+    "'write to this machine, and upload the files with the tools of the hub'": writing_to_the_hub,
     "\"the start method 'spawn', or names such as s3://bucket/key without storage=\"": a_fork_with_a_library,
     "'keys in the environment, or s3://bucket/key with storage_options= instead of storage='": secrets_of_a_library,
     "'the path of the files, without storage='": a_folder_of_obstore,

@@ -49,6 +49,8 @@ class Driver(ABC):
 
     survives_forks = False
     """Whether a child of a fork may use it."""
+    writes = True
+    """Whether files can be written."""
 
     @abstractmethod
     def facts(self, path: str) -> Facts:
@@ -113,7 +115,9 @@ class ForeignStorage(Storage):
             kind = type(error).__name__
             message = f"the file system failed: {kind}"
             failed = StorageError(message, file=shown(path))
-            failed.errno = errno.EACCES if isinstance(error, PermissionError) else None
+            status = getattr(getattr(error, "response", None), "status_code", None)
+            is_denied = isinstance(error, PermissionError) or status in (401, 403)
+            failed.errno = errno.EACCES if is_denied else None
             raise failed from None
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
@@ -126,6 +130,12 @@ class ForeignStorage(Storage):
         return ForeignSource(self, path)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
+        if not self._driver.writes:
+            raise UnsupportedError(
+                "penstock does not write there",
+                file=shown(path),
+                hint="write to this machine, and upload the files with the tools of the hub",
+            )
         return _ForeignSink(self, path, overwrite=overwrite)
 
     def exists(self, path: str) -> bool:

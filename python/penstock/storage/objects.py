@@ -371,13 +371,14 @@ def storage_for(
     source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options, cache) if any(map(is_url, _texts(source))) else LocalStorage()
+    return ObjectStorage(options, cache) if any(map(is_url, texts(source))) else LocalStorage()
 
 
-def _texts(source: Any) -> Iterator[str]:
+def texts(source: Any) -> Iterator[str]:
+    """The names in a source: a path, or a list of paths."""
     if isinstance(source, (str, os.PathLike)):
         yield os.fsdecode(source)
     elif isinstance(source, (list, tuple)):
         items: Iterable[Any] = source
         for item in items:
-            yield from _texts(item)
+            yield from texts(item)

@@ -9,7 +9,7 @@ from penstock.storage._foreign import ForeignStorage
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
 from penstock.storage.local import LocalStorage
-from penstock.storage.objects import storage_for
+from penstock.storage.objects import storage_for, texts
 
 
 def storage_of(
@@ -30,6 +30,8 @@ def storage_of(
         TypeError: it is no storage.
         ValueError: there are options for a storage that already has its own.
     """
+    if storage is None and any(name.startswith("hf://") for name in texts(source)):
+        return _of_hub(source, options)
     if storage is None:
         return storage_for(source, options, cache)
     if options:
@@ -37,6 +39,14 @@ def storage_of(
             "storage_options= are for names such as s3://bucket/key; pass storage= or storage_options=, not both"
         )
     return adapted(storage)
+
+
+def _of_hub(source: Any, options: Mapping[str, Any] | None) -> Storage:
+    from penstock.storage._hub import SCHEME, HubDriver
+
+    if not all(name.startswith(SCHEME) for name in texts(source)):
+        raise ValueError("hf:// names and other names cannot be opened together")
+    return ForeignStorage(HubDriver(options))
 
 
 def adapted(storage: Any) -> Storage:
