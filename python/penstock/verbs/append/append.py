@@ -52,7 +52,7 @@ def append(
     threads: int | None = None,
     wait_seconds: float = WAIT_SECONDS,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:

@@ -15,6 +15,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.errors import ChangedError, SchemaError
 from penstock.limits import limits_from
+from penstock.manifests.names import expand, storage_of
 from penstock.overlay.file import (
     Overlay,
     OverlayWriter,
@@ -29,8 +30,6 @@ from penstock.overlay.view import Changes
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import sink_for
 from penstock.storage.objects import refuse_web_target
-from penstock.storage.paths import expand
-from penstock.storage.places import storage_of
 from penstock.storage.urls import real_path
 
 
@@ -54,7 +53,7 @@ class OverlayInfo:
 def overlays(
     source: Any,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[OverlayInfo]:
     """Return the overlays of some files, in the order in which they were made.
@@ -77,6 +76,7 @@ def overlays(
     """
     paths, place = _shards(source, storage, storage_options)
     limits = limits_from(None)
+    place.look_beside(paths)
     place.look_beside(paths)
     found: dict[str, list[tuple[str, Overlay]]] = {}
     for path in paths:
@@ -104,7 +104,7 @@ def remove_overlay(
     source: Any,
     name: str,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Remove an overlay from all shards that have it. The shards are not changed.
@@ -132,6 +132,7 @@ def remove_overlay(
     """
     paths, place = _shards(source, storage, storage_options)
     place.look_beside(paths)
+    place.look_beside(paths)
     kept_at = [path_of(path, name) for path in paths]
     there = {path for shard in paths for path in paths_of(shard, place)}
     removed = [path for path in kept_at if path in there]
@@ -156,7 +157,7 @@ def _shards(
         source = opened(source, storage, storage_options).whole("changing overlays")
         return list(source.paths), source.files.storage
     place = storage_of(source, storage, storage_options)
-    return expand(source, place).paths, place
+    return list(expand(source, place).paths), place
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ def write_overlay(
     storage = dataset.files.storage
     for path in dataset.paths[:1]:
         refuse_web_target(path)
-    _refuse_repeated(schema.names, changes, dataset.paths)
+    _refuse_repeated(schema.names, changes, tuple(dataset.paths))
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
     waiting: list[tuple[int, Sink]] = []
