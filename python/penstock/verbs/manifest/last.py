@@ -43,7 +43,7 @@ class Last:
         if self._path is None:
             return
         refuse_web_target(self._path)
-        self._storage = storage_of([target, storage, self._path], options)
+        self._storage = storage_of([target, self._path], storage, options)
         if not overwrite and self._storage.exists(self._path):
             message = "the manifest exists; pass overwrite=True to replace it"
             raise FileExistsError(errno.EEXIST, message, shown(self._path))
