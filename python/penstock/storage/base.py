@@ -62,6 +62,13 @@ class Source(ABC):
         storage has nothing of that kind."""
         return ""
 
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        """Begin to request ranges that are read soon, each of them once. They are given up when nothing holds the
+        result. None if there is no room for them now. This is for storage with slow access; by default it does
+        nothing."""
+        del starts, lengths
+        return ()
+
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
         access, which reads ahead; by default it does nothing."""
@@ -118,6 +125,9 @@ class SourceView(Source):
     @property
     def tag(self) -> str:
         return self._source.tag
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        return self._source.want(starts, lengths)
 
     def read_in_order(self) -> None:
         self._source.read_in_order()
@@ -328,6 +338,10 @@ class Storage(ABC):
         """`Source.identity` of a file, as it is or was opened."""
         with closing(self.source(path)) as source:
             return source.identity()
+
+    def listed_bytes(self, path: str) -> int | None:
+        """The size of a file that `look_beside` has found; else None."""
+        del path
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether

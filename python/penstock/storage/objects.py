@@ -62,7 +62,8 @@ class ObjectStorage(Storage):
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
         self._listed: dict[str, dict[str, _core.ObjectState]] = {}
         """The states of the objects of each listing, by the rest of their paths."""
@@ -102,20 +103,23 @@ class ObjectStorage(Storage):
         for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
             pass
 
+    def listed_bytes(self, path: str) -> int | None:
+        return self._listings.size(path)
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
-        # With a cache, what follows the first bytes may be on this machine already.
-        size = (
-            HEAD_BYTES
-            if self.cached is not None and (length or 0) > HEAD_BYTES
-            else length or HEAD_BYTES
-        )
+        most = length or HEAD_BYTES
+        if self.cached is not None:
+            most = min(most, HEAD_BYTES)  # what follows may be on this machine already
         is_begun = False
         for path in paths:
             if not is_url(path) or self._is_missing(path):
                 continue
+            listed = self.listed_bytes(path)
+            size = most if listed is None else min(most, max(listed, 1))
             with self._lock:
                 self._forget_after_fork()
-                if path in self._opening or path in self._states:
+                opening = self._opening.get(path)
+                if path in self._states or (opening is not None and opening[2] >= size):
                     is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
@@ -123,7 +127,7 @@ class ObjectStorage(Storage):
             is_begun = True
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim
+                opening = store.first(key, 0, size), claim, size
             with self._lock:
                 self._opening[path] = opening
         return is_begun
@@ -163,7 +167,8 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        source = ObjectSource(self, store, path, key, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        source = ObjectSource(self, store, path, key, state, first, claim)
         return source if self.cached is None else self.cached.view(source, path)
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
@@ -348,11 +353,11 @@ class ObjectStorage(Storage):
         store, key = self.store(prefix)
         with translated(prefix):
             listed = {name[len(key) :]: state for name, state in store.list(key)}
-        found = sorted(prefix + name for name in listed)
+        found = sorted((prefix + name, state.size) for name, state in listed.items())
         self._listings.add(prefix, found)
         with self._lock:
             self._listed[prefix] = listed
-        return found
+        return [path for path, _ in found]
 
     def _is_missing(self, path: str) -> bool:
         """Whether this is a file of penstock's own, and a listing has shown that there is none."""
