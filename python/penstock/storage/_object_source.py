@@ -14,6 +14,8 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
@@ -38,6 +40,8 @@ _MOST_AHEAD = 8
 _NEAR_BYTES = 32 << 20
 """If an object is read in order, threads read windows at most this far from the furthest."""
 _LEAST_WINDOW = 64 << 10
+_TAIL_BYTES = 64 << 10
+"""The last bytes of an object, which are requested together."""
 
 
 @contextmanager
@@ -184,23 +188,37 @@ class ObjectSource(Source):
             return here.slice(start, end - start)
         parts = self._announced_bytes(start, end) or self._blocks.read(start, end)
         if parts is None:
+            if start >= self.size - _TAIL_BYTES:
+                return self._tail(start, end)
             return self.request([start], [end - start])
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
+
+    def _tail(self, start: int, end: int) -> _core.Buffer:
+        """Bytes at the end of the object, where many formats have a directory that is read in several steps."""
+        begin = max(self.size - _TAIL_BYTES, 0)
+        key = self._blocks.number, -2
+        tail = _KEPT.get(key)
+        if tail is None:
+            tail = self.request([begin], [self.size - begin])
+            _KEPT.put(key, tail)
+        return tail.slice(start - begin, end - start)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         here = self._blocks.first_bytes()
         ends = as_numpy(starts) + as_numpy(lengths)
-        if not len(ends) or int(ends.max()) <= len(here):
-            pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
-            return _core.Buffer.join([here.slice(start, length) for start, length in pairs])
-        if self._announced and (known := self._gathered(starts, lengths)) is not None:
-            return known
+        is_here = not len(ends) or int(ends.max()) <= len(here)
+        if is_here or self._announced:
+            pairs = _runs(as_numpy(starts), ends)
+            if is_here:
+                parts = [here.slice(start, length) for start, length in pairs]
+                return _core.Buffer.join(parts)
+            if (known := self._gathered(pairs)) is not None:
+                return known
         with translated(self.path, is_open=True):
             return self._store.fetch(self._key, self._state, starts, lengths).wait()
 
-    def _gathered(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer | None:
+    def _gathered(self, pairs: list[tuple[int, int]]) -> _core.Buffer | None:
         """Ranges of which some were announced, back to back. None if none were."""
-        pairs = list(zip(starts.to_pylist(), lengths.to_pylist(), strict=True))
         parts = [self._announced.parts(start, start + length) for start, length in pairs]
         missing = [pair for pair, part in zip(pairs, parts, strict=True) if part is None]
         if len(missing) == len(pairs):
@@ -275,17 +293,27 @@ class ObjectSource(Source):
         self._blocks.close()
 
 
+def _runs(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
+    """The starts and lengths of the same bytes in as few ranges as possible."""
+    if not len(starts):
+        return []
+    is_first = np.append(True, starts[1:] != ends[:-1])
+    first, last = starts[is_first], ends[np.append(is_first[1:], True)]
+    return list(zip(first.tolist(), (last - first).tolist(), strict=True))
+
+
 class _Blocks:
     """The blocks of an object that is read in order: those on the way, and the last ones that were read.
 
-    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each.
+    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each. `number` is that
+    of the object among all that this process has opened.
     """
 
     def __init__(self, source: ObjectSource, first: _core.Buffer, claim: Claim | None) -> None:
         self.is_read_in_order = False
         self._path, self._size, self._begin = source.path, source.size, source.begin
         self._first = len(first)
-        self._source = next(_NUMBERS)
+        self.number = next(_NUMBERS)
         self._reached = len(first)
         self._ahead = 1
         self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
@@ -294,19 +322,19 @@ class _Blocks:
         self._unread: tuple[_core.Buffer, Claim] | None = None
         """The first bytes, if they are many and were not read to their end yet."""
         if claim is None:
-            _KEPT.put((self._source, -1), first)
+            _KEPT.put((self.number, -1), first)
         else:
             self._unread = first, claim
 
     def first_bytes(self) -> _core.Buffer:
         """The first bytes of the object, as far as they are here."""
         unread = self._unread
-        return _KEPT.get((self._source, -1)) or _EMPTY if unread is None else unread[0]
+        return _KEPT.get((self.number, -1)) or _EMPTY if unread is None else unread[0]
 
     def passed(self, end: int) -> None:
         """Bytes up to here were read. When the first bytes were, they are only kept as other blocks are."""
         if (unread := self._unread) is not None and end >= self._first:
-            _KEPT.put((self._source, -1), unread[0])
+            _KEPT.put((self.number, -1), unread[0])
             self._unread = None
 
     def read(self, start: int, end: int) -> list[_core.Buffer] | None:
@@ -331,10 +359,10 @@ class _Blocks:
         with self._lock:
             self._coming.clear()
             self._unread = None
-        _KEPT.drop_all_of(self._source)
+        _KEPT.drop_all_of(self.number)
 
     def __del__(self) -> None:
-        _KEPT.drop_all_of(self._source)
+        _KEPT.drop_all_of(self.number)
 
     def _is_in_order(self, start: int, end: int) -> bool:
         is_window = self.is_read_in_order and end - start >= _LEAST_WINDOW
@@ -369,7 +397,7 @@ class _Blocks:
 
     def _is_here(self, number: int) -> bool:
         is_first = number < 0 and self._unread is not None
-        return is_first or number in self._coming or _KEPT.get((self._source, number)) is not None
+        return is_first or number in self._coming or _KEPT.get((self.number, number)) is not None
 
     def _begin_one(self, number: int, claim: Claim | None) -> tuple[_core.Fetch, Claim | None]:
         fetch = self._begin([self._start(number)], [self._length(number)])
@@ -377,7 +405,7 @@ class _Blocks:
         return fetch, claim
 
     def _block(self, number: int) -> _core.Buffer:
-        key = self._source, number
+        key = self.number, number
         with self._lock:
             coming = self._coming.get(number)
             if coming is None:

@@ -289,6 +289,18 @@ class ParquetReader(Reader):
         starts = [column.start for column in wanted]
         return starts, [end - start for start, end in zip(starts, ends, strict=True)]
 
+    def want(self, records: np.ndarray, columns: Projection) -> Sequence[object] | None:
+        if self._bytes.source.storage is None:
+            return ()
+        names = projected(self.schema, columns, self._path).names
+        places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
+        groups = dict.fromkeys(self._parts[place].group for place in np.unique(places))
+        ranges = [self._ranges(group, names) for group in groups]
+        return self._bytes.source.want(
+            [start for starts, _ in ranges for start in starts],
+            [length for _, lengths in ranges for length in lengths],
+        )
+
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
         """Yield all records in one pair, so that no row group is decoded twice."""
         check_records(records, self.num_records, self._path)
