@@ -164,7 +164,7 @@ class WindowReading(Reading):
     @property
     def num_bytes(self) -> int:
         with self._lock:
-            return sum(loaded.num_bytes for loaded in self._loaded.values())
+            return self._ahead.num_bytes + sum(one.num_bytes for one in self._loaded.values())
 
     def take_several(
         self,

@@ -70,6 +70,11 @@ class WindowsAhead:
                 self._held.append((*self._at, held))
 
     @property
+    def num_bytes(self) -> int:
+        """Approximate number of bytes that were requested and not read yet."""
+        return len(self._held) * _ASK_BYTES
+
+    @property
     def is_used(self) -> bool:
         """Whether records were requested ahead."""
         return self._at != (-1, 0)

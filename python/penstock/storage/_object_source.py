@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -219,7 +219,7 @@ class ObjectSource(Source):
 
     def _gathered(self, pairs: list[tuple[int, int]]) -> _core.Buffer | None:
         """Ranges of which some were announced, back to back. None if none were."""
-        parts = [self._announced.parts(start, start + length) for start, length in pairs]
+        parts = [self._known(start, start + length) for start, length in pairs]
         missing = [pair for pair, part in zip(pairs, parts, strict=True) if part is None]
         if len(missing) == len(pairs):
             return None
@@ -237,16 +237,26 @@ class ObjectSource(Source):
         return _core.Buffer.join(found)
 
     def _announced_bytes(self, start: int, end: int) -> list[_core.Buffer] | None:
-        parts = self._announced.parts(start, end) if self._announced else None
+        parts = self._known(start, end) if self._announced else None
         if parts is None:
             return None
         with translated(self.path, is_open=True):
             return [wait() for wait in parts]
 
+    def _known(self, start: int, end: int) -> list[Callable[[], _core.Buffer]] | None:
+        """Functions that wait for the parts of a range, if it is among the first bytes and what was announced."""
+        here = self._blocks.first_bytes()
+        if start >= len(here):
+            return self._announced.parts(start, end)
+        first = here.slice(start, end - start)
+        others = self._announced.parts(len(here), end) if end > len(here) else []
+        return None if others is None else [lambda: first, *others]
+
     def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
         here = len(self._blocks.first_bytes())
-        ranges = [pair for pair in zip(starts, lengths, strict=True) if sum(pair) > here]
-        pieces = merged([s for s, _ in ranges], [n for _, n in ranges])
+        ends = [start + length for start, length in zip(starts, lengths, strict=True)]
+        ranges = [(max(s, here), end) for s, end in zip(starts, ends, strict=True) if end > here]
+        pieces = merged(ranges)
         if (claim := AHEAD.claim(sum(end - start for start, end in pieces))) is None:
             return None
         held: list[object] = [claim]
