@@ -247,13 +247,14 @@ class WindowReading(Reading):
             loaded.num_records = len(numbers)
             parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
             num_bytes = start = 0
+            latest = 0.0  # the mean size of the latest records
             while start < len(numbers):
                 self._go_on()
                 if parts and num_bytes >= most_bytes:
                     loaded.end = int(numbers[start])
                     break
                 # Estimate how many records fit from those read so far. In the first window, at most double their number.
-                each = max(num_bytes / max(start, 1), self._record_bytes, 1)
+                each = max(num_bytes / max(start, 1), latest, self._record_bytes, 1)
                 part_bytes = PART_BYTES if self._ahead.is_used else _PART_BYTES
                 count = int(min(most_bytes - num_bytes, part_bytes) / each)
                 if not self._record_bytes:
@@ -265,6 +266,8 @@ class WindowReading(Reading):
                 batch, kept = self._source.take(asked, clock)
                 parts.append((batch, asked[kept]))
                 num_bytes += batch.nbytes
+                last = batch.slice(max(batch.num_rows - _FIRST_RECORDS, 0))
+                latest = last.nbytes / max(last.num_rows, 1)
                 start += len(asked)
                 self._ahead.is_read(window.number, start)
             self._ahead.is_loaded(window.number)

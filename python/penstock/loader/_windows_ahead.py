@@ -42,6 +42,8 @@ class WindowsAhead:
         """The records of the window of `_at`."""
         self._held: list[tuple[int, int, Sequence[object]]] = []
         """The window and the place at which requested records end, and what their requests are held by."""
+        self.is_used = False
+        """Whether records were requested ahead."""
         self._lock = Lock()
 
     def ask(self, window: int, place: int, record_bytes: float) -> None:
@@ -68,16 +70,12 @@ class WindowsAhead:
                     return
                 self._at = (number, stop)
                 self._held.append((*self._at, held))
+                self.is_used = True
 
     @property
     def num_bytes(self) -> int:
         """Approximate number of bytes that were requested and not read yet."""
         return len(self._held) * _ASK_BYTES
-
-    @property
-    def is_used(self) -> bool:
-        """Whether records were requested ahead."""
-        return self._at != (-1, 0)
 
     def is_read(self, window: int, place: int) -> None:
         """Records of a window were read up to a place."""
