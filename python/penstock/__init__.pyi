@@ -47,6 +47,11 @@ from penstock.orders import (
 from penstock.payloads import images as images
 from penstock.payloads.images import decode_images as decode_images, encode_images as encode_images
 from penstock.printing import tables as tables
+from penstock.storage.cache import (
+    Cache as Cache,
+    CachedFolder as CachedFolder,
+    CacheUsage as CacheUsage,
+)
 from penstock.storage.skipped import SkippedFile as SkippedFile
 from penstock.verbs.append.append import append as append
 from penstock.verbs.check.index import index as index
@@ -74,6 +79,10 @@ from penstock.verbs.fields.overlays import (
     OverlayInfo as OverlayInfo,
     overlays as overlays,
     remove_overlay as remove_overlay,
+)
+from penstock.verbs.manifest.manifest import (
+    manifest as manifest,
+    verify_manifest as verify_manifest,
 )
 from penstock.verbs.inspect.abilities import (
     Abilities as Abilities,

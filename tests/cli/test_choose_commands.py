@@ -51,6 +51,23 @@ def test_split_says_what_it_leaves_out(shards: Path, tmp_path: Path) -> None:
     assert "warning: 270 of 300 records are in no split" in done.err
 
 
+@pytest.mark.parametrize("ending", ["tfrecord", "parquet"])
+def test_the_deciding_field_need_not_be_written(tmp_path: Path, ending: str) -> None:
+    data, into = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}"
+    ps.write({"id": [0, 1, 2, 3], "score": [2.0, 1.0, 3.0, 1.0]}, data)
+    assert run("sort", data, "--by", "score", "--columns", "id", "--into", into).status == 0
+    assert ps.open(into).to_table().to_pydict() == {"id": [1, 3, 0, 2]}
+    how = ("--columns", "id", "--overwrite", "--into", into)
+    assert run("dedupe", data, "--by", "score", *how).status == 0
+    assert ps.open(into).to_table().to_pydict() == {"id": [0, 1, 2]}
+    assert run("dedupe", data, "--columns", "score", "--into", into, "--overwrite").status == 0
+    assert ps.open(into).to_table().to_pydict() == {"score": [2.0, 1.0, 3.0]}
+    splits = tmp_path / f"{{split}}.{ending}"
+    assert run("split", data, "--by", "score", "--columns", "id", "--into", splits).status == 0
+    made = [ps.open(path) for path in tmp_path.glob(f"t*.{ending}")]
+    assert all(part.schema.names == ["id"] for part in made if len(part))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

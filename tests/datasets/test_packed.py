@@ -49,12 +49,18 @@ def row_of(pieces: list[list[int]], length: int) -> Row:
     }
 
 
-def in_pieces(docs: Any, length: int, eos: int | None) -> list[Row]:
+def with_ends(doc: Any, bos: int | None, eos: int | None) -> list[int]:
+    """A document with what is added to it."""
+    ends = [[] if token is None else [token] for token in (bos, eos)]
+    return [*ends[0], *doc, *ends[1]] if doc else []
+
+
+def in_pieces(docs: Any, length: int, eos: int | None, bos: int | None = None) -> list[Row]:
     """`packed` with split=True, in plain Python."""
     rows: list[list[list[int]]] = []
     room = 0
     for doc in docs:
-        left = [*doc, *([] if eos is None else [eos])] if doc else []
+        left = with_ends(doc, bos, eos)
         while left:
             if not room:
                 rows.append([])
@@ -84,20 +90,21 @@ def rows_of(data: ps.Dataset) -> list[Row]:
 
 
 LISTS = st.lists(st.integers(0, 30), max_size=40)
+TOKENS = st.sampled_from([None, -1, -2])
 SLOW = settings(
     max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 
 
 @SLOW
-@given(lengths=LISTS.filter(any), length=st.integers(1, 25), eos=st.sampled_from([None, -1]))
+@given(lengths=LISTS.filter(any), length=st.integers(1, 25), bos=TOKENS, eos=TOKENS)
 @pytest.mark.parametrize("ending", ["tfrecord", "parquet", "arrow"])
 def test_split_rows_are_those_of_plain_python(
-    tmp_path: Path, ending: str, lengths: list[int], length: int, eos: int | None
+    tmp_path: Path, ending: str, lengths: list[int], length: int, bos: int | None, eos: int | None
 ) -> None:
     docs = documents(np.array(lengths))
-    data = ps.packed(written(tmp_path, docs, ending, 2), "tokens", length, eos=eos)
-    expected = in_pieces(docs, length, eos)
+    data = ps.packed(written(tmp_path, docs, ending, 2), "tokens", length, bos=bos, eos=eos)
+    expected = in_pieces(docs, length, eos, bos)
     assert rows_of(data) == expected
     assert len(data) == len(expected)
     order = np.random.default_rng(0).permutation(len(expected))
@@ -106,13 +113,13 @@ def test_split_rows_are_those_of_plain_python(
 
 
 @SLOW
-@given(lengths=LISTS.filter(any), length=st.integers(1, 25), eos=st.sampled_from([None, -1]))
+@given(lengths=LISTS.filter(any), length=st.integers(1, 25), bos=TOKENS, eos=TOKENS)
 def test_pieces_are_those_of_plain_python(
-    tmp_path: Path, lengths: list[int], length: int, eos: int | None
+    tmp_path: Path, lengths: list[int], length: int, bos: int | None, eos: int | None
 ) -> None:
     docs = documents(np.array(lengths))
-    data = ps.pieces(written(tmp_path, docs, files=2), "tokens", length, eos=eos)
-    expected = [row for doc in docs for row in in_pieces([doc], length, eos)]
+    data = ps.pieces(written(tmp_path, docs, files=2), "tokens", length, bos=bos, eos=eos)
+    expected = [row for doc in docs for row in in_pieces([doc], length, eos, bos)]
     assert rows_of(data) == expected
     assert data.take([len(data) - 1, 0]).to_pylist() == [expected[-1], expected[0]]
     (batch,) = ps.Loader(data, len(data), threads=0)
@@ -120,16 +127,18 @@ def test_pieces_are_those_of_plain_python(
 
 
 @SLOW
-@given(lengths=LISTS.filter(any), room=st.integers(1, 25), eos=st.sampled_from([None, -1]))
+@given(lengths=LISTS.filter(any), room=st.integers(1, 25), bos=TOKENS, eos=TOKENS)
 def test_whole_documents_fit_best(
-    tmp_path: Path, lengths: list[int], room: int, eos: int | None
+    tmp_path: Path, lengths: list[int], room: int, bos: int | None, eos: int | None
 ) -> None:
     docs = documents(np.array(lengths))
-    ends = [] if eos is None else [eos]
-    length = max(lengths) + len(ends) + room - 1
-    data = ps.packed(written(tmp_path, docs, files=2), "tokens", length, eos=eos, split=False)
-    rows = best_fit([len(doc) + len(ends) if doc else 0 for doc in docs], length)
-    expected = [row_of([docs[n] + ends for n in row], length) for row in rows]
+    docs_with_ends = [with_ends(doc, bos, eos) for doc in docs]
+    length = max(map(len, docs_with_ends)) + room - 1
+    data = ps.packed(
+        written(tmp_path, docs, files=2), "tokens", length, bos=bos, eos=eos, split=False
+    )
+    rows = best_fit(list(map(len, docs_with_ends)), length)
+    expected = [row_of([docs_with_ends[n] for n in row], length) for row in rows]
     assert [row["document"] for row in rows_of(data)] == [row["document"] for row in expected]
     assert rows_of(data) == expected
     assert data.take([len(data) - 1, 0]).to_pylist() == [expected[-1], expected[0]]

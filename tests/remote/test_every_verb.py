@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +13,9 @@ import numpy as np
 import pytest
 
 import penstock as ps
+from cli.running import run
 from penstock.cli.program import program
-from remote.servers.seaweed import SECRET, Seaweed
+from remote.servers.seaweed import KEY_ID, SECRET, Seaweed
 
 COUNT = 120
 SHARDS = 3
@@ -70,3 +68,148 @@ def test_each_command_with_data_takes_options_of_stores(name: str, command: clic
         assert "--storage-option" in options
     if arguments & {"source"} and (arguments & {"target"} or "--into" in options):
         assert "--target-storage-option" in options
+
+
+@pytest.fixture
+def url(seaweed: Seaweed, prefix: str) -> str:
+    table = {"id": np.arange(COUNT), "text": [f"record {n}" for n in range(COUNT)]}
+    options = seaweed.options()
+    ps.write(table, f"s3://{prefix}/x.tfrecord", num_shards=SHARDS, storage_options=options)
+    return f"s3://{prefix}/x@{SHARDS}.tfrecord"
+
+
+@pytest.fixture
+def words(seaweed: Seaweed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`--storage-option` for the store, whose secret is in a file and whose key is in the environment."""
+    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    monkeypatch.setenv("MY_KEY", KEY_ID)
+    given = seaweed.options() | {
+        "aws_secret_access_key": f"@{tmp_path / 'secret'}",
+        "aws_access_key_id": "env:MY_KEY",
+    }
+    return [word for name in given for word in ("--storage-option", f"{name}={given[name]}")]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("info {url}", f"{COUNT}"),
+        ("head {url} -n 2", "record 1"),
+        ("schema {url}", "compared all 3 files"),
+        ("stats {url}", f"{COUNT} records"),
+        ("verify {url}", f"{COUNT} records intact"),
+        ("layout {shard}", "masked crc32c"),
+        ("index --force {url}", ".x-00000-of-00003.tfrecord.penstock"),
+        ("diff {url} {url}", f"equal: {COUNT} records"),
+        ("plan {url} --batch-size 8", "batches"),
+        ("bench shuffle {url} --rounds 1 --seconds 0.1", "Shuffled"),
+        ("fields list {url}", "no fields are stored"),
+        ("fields add {url} --set a=1", f"{COUNT} records"),
+        ("convert {url} {here}", f"{COUNT} records"),
+    ],
+)
+def test_commands_read_a_store(
+    command: str, said: str, url: str, words: list[str], tmp_path: Path
+) -> None:
+    shard = url.replace(f"@{SHARDS}", f"-00000-of-0000{SHARDS}")
+    asked = command.format(url=url, shard=shard, here=tmp_path / "here.parquet").split()
+    done = run(*asked, *words)
+    assert done.status == 0, done.err
+    assert said in done.out + done.err
+    assert SECRET not in done.out + done.err
+
+
+def test_commands_change_fields_in_a_store(url: str, words: list[str], prefix: str) -> None:
+    target = [word.replace("--storage", "--target-storage") for word in words]
+    new = f"s3://{prefix}/new/"
+    assert run("fields", "add", url, "--set", "a=1", *words).status == 0
+    assert run("fields", "bake", url, "--into", new, *words, *target).status == 0
+    assert run("fields", "remove", url, "a", *words).status == 0
+    assert f"{COUNT} records" in run("verify", new, *words).out
+    assert " a\n" in run("head", new, "-n", "1", *words).out
+    assert run("repair", url, "--into", f"s3://{prefix}/b/", *words, *target).status == 0
+    refused = run("fields", "drop", url, "text", "--in-place", *words)
+    assert refused.status == 1 and "--into" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("my-secret-key", "takes KEY=VALUE"),
+        ("aws_secret_access_key=env:NO_SUCH_NAME", "no environment variable NO_SUCH_NAME"),
+        ("aws_secret_access_key=@no-such-file", "no-such-file: No such file"),
+    ],
+)
+def test_a_wrong_option_is_misuse_and_is_not_shown(option: str, said: str) -> None:
+    done = run("info", "s3://bucket/x.tfrecord", "--storage-option", option)
+    assert done.status == 2
+    assert said in done.err
+    assert "my-secret-key" not in done.err
+
+
+def test_options_for_a_dataset_that_is_open_are_refused(url: str, seaweed: Seaweed) -> None:
+    ds = ps.open(url, storage_options=seaweed.options())
+    for verb in (ps.info, ps.stats, ps.schemas, ps.overlays):
+        with pytest.raises(TypeError, match="already open"):
+            verb(ds, storage_options={"aws_region": "here"})
+
+
+def test_repaired_objects_stay_in_their_folders(
+    url: str, prefix: str, seaweed: Seaweed, tmp_path: Path
+) -> None:
+    options = seaweed.options()
+    body = seaweed.client.get(f"{prefix}/x-00000-of-0000{SHARDS}.tfrecord")
+    for name in ("in/a/x.tfrecord", "in/b/x.tfrecord"):
+        seaweed.client.put(f"{prefix}/{name}", body)
+    both: dict[str, Any] = {"storage_options": options, "target_storage_options": options}
+    made = ps.repair(f"s3://{prefix}/in/", into=f"s3://{prefix}/out/", **both)
+    assert made.paths == tuple(f"s3://{prefix}/out/{name}/x.tfrecord" for name in "ab")
+    ps.repair(f"s3://{prefix}/in/*/x.tfrecord", into=tmp_path, storage_options=options)
+    assert sorted(tmp_path.rglob("x.tfrecord")) == [
+        tmp_path / "a/x.tfrecord",
+        tmp_path / "b/x.tfrecord",
+    ]
+
+
+def test_splits_sorted_and_unique_records_go_into_a_store(
+    url: str, prefix: str, seaweed: Seaweed, words: list[str]
+) -> None:
+    options = seaweed.options()
+    both: dict[str, Any] = {"storage_options": options, "target_storage_options": options}
+    shares = {"train": 0.75, "val": 0.25}
+    made = ps.write_splits(url, f"s3://{prefix}/s/{{split}}-{{shard}}.tfrecord", shares, **both)
+    assert [made[name].num_records for name in shares] == [COUNT * 3 // 4, COUNT // 4]
+    assert made["val"].paths == (f"s3://{prefix}/s/val-00000.tfrecord",)
+    assert made["val"].num_bytes == len(seaweed.client.get(f"{prefix}/s/val-00000.tfrecord"))
+    parts = ps.split(url, shares, storage_options=options)
+    for name, part in parts.items():
+        found = ps.open(f"s3://{prefix}/s/", split=name, storage_options=options)
+        assert found.to_table() == part.to_table()
+
+    ps.sort(url, "id", descending=True, into=f"s3://{prefix}/down.parquet", **both)
+    found = ps.open(f"s3://{prefix}/down.parquet", storage_options=options).to_table()
+    assert found["id"].to_pylist() == [*range(COUNT)][::-1]
+    twice = [f"s3://{prefix}/down.parquet"] * 2
+    ps.dedupe(twice, "id", into=f"s3://{prefix}/once.arrow", num_shards=2, **both)
+    found = ps.open(f"s3://{prefix}/once-*.arrow", storage_options=options).to_table()
+    assert found["id"].to_pylist() == [*range(COUNT)][::-1]
+
+    target = [word.replace("--storage", "--target-storage") for word in words]
+    for line in (
+        f"split {url} --into s3://{prefix}/c/{{split}}.tfrecord",
+        f"sort {url} --by id --into s3://{prefix}/c/up.parquet",
+        f"dedupe {url} --columns id --into s3://{prefix}/c/unique.tfrecord",
+        f"convert {url} s3://{prefix}/c/all.tfrecord",
+        f"convert {url} s3://{prefix}/c/some.parquet --where id<7 --num-shards 2",
+        f"append {url} s3://{prefix}/s/val-{{shard}}.tfrecord",
+    ):
+        done = run(*line.split(), *words, *target)
+        assert done.status == 0, done.err
+        assert f"s3://{prefix}/" in done.out
+
+
+def test_a_dataset_is_written_into_a_store(url: str, prefix: str, seaweed: Seaweed) -> None:
+    options = {"storage_options": seaweed.options()}
+    ps.write(ps.open(url, **options).filter("id < 7"), f"s3://{prefix}/few.tar", **options)
+    found = ps.open(f"s3://{prefix}/few.tar", **options)
+    assert len(found) == 7

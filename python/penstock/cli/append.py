@@ -17,6 +17,7 @@ from penstock.cli.options import (
     reading,
     source_argument,
 )
+from penstock.cli.stores import target_storage_option
 
 
 @click.command(
@@ -42,6 +43,7 @@ Examples:
 )
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(*OF_RECORDS)
+@target_storage_option
 @json_option
 def command(
     source: tuple[str, ...],
@@ -50,6 +52,7 @@ def command(
     more: tuple[str, ...],
     exact: bool,
     threads: int | None,
+    target_storage_options: dict[str, str] | None,
     as_json: bool,
     **reads: Any,
 ) -> None:
@@ -64,7 +67,15 @@ def command(
     ds = opened(source, **reads)
     written = of_format(more, "--option", ps.append)
     with misuse():
-        made = ps.append(ds, target, shard=shard, exact=exact, threads=threads, **written)
+        made = ps.append(
+            ds,
+            target,
+            shard=shard,
+            exact=exact,
+            threads=threads,
+            storage_options=target_storage_options,
+            **written,
+        )
     if as_json:
         facts = {
             "num_records": made.num_records,

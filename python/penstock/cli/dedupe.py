@@ -36,8 +36,9 @@ def command(
     """Write the records of SOURCE without duplicates. The first of equal records is kept."""
     import penstock as ps
 
+    columns = options.pop("columns")  # the others may decide, too
     data = source_of(source, options)
     pairs = written_as(options)
-    with output.progress("dedupe") as progress, misuse(named=by or ()):
-        made = ps.dedupe(data, by, into=into, progress=progress, **pairs)
+    with output.progress("dedupe") as progress, misuse(named=(*(by or ()), *(columns or ()))):
+        made = ps.dedupe(data, by, into=into, columns=columns, progress=progress, **pairs)
     output.show_summary(made, as_json, datasets_of(data))

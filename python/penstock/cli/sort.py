@@ -41,8 +41,9 @@ def command(
     """
     import penstock as ps
 
+    columns = options.pop("columns")  # the others may decide, too
     data = source_of(source, options)
     pairs = written_as(options)
-    with output.progress("sort") as progress, misuse(named=by):
-        made = ps.sort(data, by, into=into, progress=progress, **pairs)
+    with output.progress("sort") as progress, misuse(named=(*by, *(columns or ()))):
+        made = ps.sort(data, by, into=into, columns=columns, progress=progress, **pairs)
     output.show_summary(made, as_json, datasets_of(data))

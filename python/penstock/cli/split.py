@@ -79,11 +79,15 @@ def command(
     import penstock as ps
 
     parts = _parts_of(shares)
+    columns = options.pop("columns")  # the others may decide, too
     data = source_of(source, options)
     pairs = written_as(options)
-    with output.progress("split") as progress, misuse(named={*(by or ()), stratify or ""}):
+    with (
+        output.progress("split") as progress,
+        misuse(named={*(by or ()), stratify or "", *(columns or ())}),
+    ):
         made = ps.write_splits(
-            data, into, parts, by=by, stratify=stratify, progress=progress, **pairs
+            data, into, parts, by=by, stratify=stratify, columns=columns, progress=progress, **pairs
         )
     if as_json:
         damage = [region for ds in datasets_of(data) for region in output.damage_of(ds)]

@@ -128,6 +128,8 @@ class Options:
     """Whether `schema` was inferred from other files: a value that it cannot hold exactly is then an error."""
     complete: bool = False
     """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
+    as_table: bool = False
+    """Whether a file that lists shards is read as a table: its format was named in the call."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None

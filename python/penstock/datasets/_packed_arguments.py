@@ -51,11 +51,13 @@ def _is_number(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or pa.types.is_floating(type_)
 
 
-def checked_eos(ds: Dataset, column: str, eos: Any) -> int | float | None:
-    if eos is None:
+def checked_token(ds: Dataset, column: str, name: str, token: Any) -> int | float | None:
+    """Return `bos` or `eos`, whose name is `name`, as a value of the column."""
+    if token is None:
         return None
     type_: Any = ds.schema.field(column).type
     try:
-        return pa.scalar(eos).cast(type_.value_type).as_py()
+        return pa.scalar(token).cast(type_.value_type).as_py()
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise SchemaError(f"eos={eos!r} does not fit {type_.value_type}", field=column) from error
+        message = f"{name}={token!r} does not fit {type_.value_type}"
+        raise SchemaError(message, field=column) from error

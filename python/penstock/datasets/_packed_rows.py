@@ -20,6 +20,13 @@ class Documents(NamedTuple):
     """Their record numbers, int64[documents], ascending."""
 
 
+class Added(NamedTuple):
+    """What is added to the beginning and the end of each document. None: nothing."""
+
+    bos: float | None
+    eos: float | None
+
+
 class MissingTokenError(Exception):
     """A document has a null in place of a token."""
 
@@ -53,7 +60,7 @@ class MadeRows:
         begin = (self._ends - size).astype(np.int32)
         return self._spread(np.arange(self._total, dtype=np.int32) - np.repeat(begin, size))
 
-    def tokens(self, documents: Documents, name: str, eos: float | None) -> pa.Array:
+    def tokens(self, documents: Documents, name: str, added: Added) -> pa.Array:
         """Return the values of a column of the documents, for all rows.
 
         Raises:
@@ -62,12 +69,19 @@ class MadeRows:
         pieces, ends = self._pieces, self._ends
         offsets, values = _flat(documents.lists.column(name), documents.records)
         begin = offsets[np.searchsorted(documents.records, pieces.record)] + pieces.skip
-        if eos is None and (begin[1:] == (begin + pieces.size)[:-1]).all():
+        bos, eos = added
+        if bos is not None:
+            begin -= 1  # before the first value
+        if bos is None and eos is None and (begin[1:] == (begin + pieces.size)[:-1]).all():
             first = int(begin[0]) if len(begin) else 0
             return self._spread(values[first : first + self._total])
         index = np.repeat(begin - (ends - pieces.size), pieces.size)
         index += np.arange(self._total)
-        found = values.take(index, mode="clip")  # an eos may be after the last value
+        found = values.take(
+            index, mode="clip"
+        )  # a bos may be before the first value, an eos after the last
+        if bos is not None:
+            found[(ends - pieces.size)[pieces.skip == 0]] = bos
         if eos is not None:
             found[ends[pieces.is_end] - 1] = eos
         return self._spread(found)

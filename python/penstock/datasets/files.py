@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -12,9 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, formats
+from penstock import formats
 from penstock.columns.inferred import InferredFrom, has_no_records
-from penstock.columns.numbers import as_arrow
 from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
@@ -35,18 +35,19 @@ from penstock.datasets._no_records import (
     raise_first_fault,
     raising,
     skipped_of,
+    unless_manifest,
 )
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
-from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
 from penstock.datasets._shared_schema import of_all_files, of_first_files
+from penstock.datasets._unlisted import Every, Unlisted
+from penstock.datasets.open_file import OpenFile, checksum_of
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
-from penstock.framing.index import blocks, kept_schema
-from penstock.framing.index.sidecar import discard
-from penstock.framing.read.framed import FramedReader
+from penstock.framing.index import blocks, kept_schema, opening, sidecar
 from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.manifests.manifest import Paths
 from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
@@ -60,7 +61,7 @@ Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
 
 
-class Files:
+class Files(Unlisted):
     """The shards of a dataset, by number. Safe to share between threads."""
 
     def __init__(
@@ -74,7 +75,7 @@ class Files:
         hive: bool | str,
         listed: ShardList | None,
     ) -> None:
-        self.paths = tuple(paths)
+        self.paths: Sequence[str] = paths if isinstance(paths, Paths) else tuple(paths)
         self.storage = storage
         self.options = options
         self._format = format
@@ -85,7 +86,9 @@ class Files:
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
-        storage.begin(paths[:1])
+        if isinstance(self.paths, tuple):  # what a manifest lists is not looked for
+            storage.look_beside(paths)
+            opening.begin_listed(paths[:AHEAD_FILES], storage, options.index)
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -93,38 +96,43 @@ class Files:
         self._has_warned = True  # no warning about empty files before a file with records was found
         is_given = options.schema is not None or options.raw
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
-        self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
-        self._whole = set(self._alike)  # files of which no stored column is left out
+        self._alike = Every() if is_given or len(paths) == 1 else set[int]()
+        self._whole = copy.copy(self._alike)  # files of which no stored column is left out
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
-        self._is_kept = False
+        self._num_kept = 0
+        """How many of the files have sidecars with this schema."""
         self._names: Sequence[str] | None = None
-        first = self._first_by_kept() or self._first_by_content()
-        self.schema = first.reader.schema  # the fields of a record, including those that were added
-        self._settled = first.own.schema
+        self.schema = self._find_schema()  # the fields of a record, including those that were added
         if self._overlays is not None:
             self._names = self.schema.names
         self._has_warned = len(paths) == 1
 
+    def _find_schema(self) -> pa.Schema:
+        first = self._first_by_kept() or self._first_by_content()
+        self._settled = first.own.schema
+        return first.reader.schema
+
     def _first_by_kept(self) -> OpenFile | None:
         """The first file, opened with the schema in the sidecars. None unless all sidecars have the same schema, and
-        the file can be read with it."""
+        the file can be read with it. In storage with slow access, only the sidecar of the first file is read."""
         if self.types == "given" or self.options.format_options:
             return None  # the caller's options have priority
-        kept = kept_schema.of_files(self.paths, self.storage, self.options, self.format_of)
+        asked = self.paths if self.storage.reads_at_once is None else self.paths[:1]
+        kept = kept_schema.of_files(asked, self.storage, self.options, self.format_of)
         if kept is None:
             return None
-        self._settled, self._is_kept = kept, True
+        self._settled, self._num_kept = kept, len(asked)
         if self._overlays is not None:
             self._names = self._overlays.names(kept.names)
         try:
             first = self._first()
         except (SchemaError, UnsupportedError):
             self._settled = self._names = None
-            self._is_kept = False
+            self._num_kept = 0
             self._forget_readers()
             return None
-        self._alike = self._whole = set(range(len(self.paths)))
+        self._alike, self._whole = set(range(len(asked))), set(range(len(asked)))
         return first
 
     def _first_by_content(self) -> OpenFile:
@@ -154,7 +162,7 @@ class Files:
 
     def _forget_readers(self) -> None:
         self._opened: list[OpenFile | None] = [None] * len(self.paths)
-        self._locks = [Lock() for _ in self.paths]
+        self._locks: dict[int, Lock] = {}
         self._recent = Recent(len(self.paths), _HANDLES)
         self._states: dict[int, Any] = {}
 
@@ -182,10 +190,16 @@ class Files:
         """The reader of a file, which is opened if necessary."""
         return self._of(shard).reader
 
-    def begin(self, shards: Iterable[int], *, whole: bool = False) -> None:
-        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order."""
+    def begin(self, shards: Iterable[int], *, whole: bool = False, by_number: bool = False) -> None:
+        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order. `by_number`:
+        records will be read by number, or counted."""
+        formats = [opened.format for opened in self._opened[:1] if opened is not None]
+        is_framed = any(isinstance(one, FramedFormat) for one in formats)
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
-        self.storage.begin(paths, SOON_BYTES if whole else None)
+        if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
+            opening.begin(paths, self.storage, self.options.index)
+        else:
+            self.storage.begin(paths, SOON_BYTES if whole else None)
 
     def begin_scan(self, shard: int, *, whole: bool) -> None:
         """Begin to open a file and those after it, which are read in order. `whole`: all of their columns."""
@@ -209,11 +223,8 @@ class Files:
         return self._of(shard).source
 
     def checksum(self, shard: int) -> int:
-        """The CRC-32C of the checksums of all records of a file; 0 if there is no index."""
-        reader = self.own(shard)
-        if not isinstance(reader, FramedReader):
-            return 0
-        return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
+        """See `checksum_of`."""
+        return checksum_of(self.own(shard))
 
     def info(self, shard: int) -> FormatInfo:
         """The name and capabilities of a file's format."""
@@ -243,10 +254,10 @@ class Files:
     def forget_index(self, shard: int) -> None:
         """Delete the sidecar of a file, which does not match it, unless it is in a folder given by the caller."""
         if self.options.index in ("auto", "beside") and isinstance(self.storage, LocalStorage):
-            discard(self.paths[shard], but_checksums=True)
+            sidecar.discard(self.paths[shard], but_checksums=True)
 
     def _of(self, shard: int) -> OpenFile:
-        with self._locks[shard]:
+        with self._locks.get(shard) or self._locks.setdefault(shard, Lock()):
             opened = self._opened[shard]
             if opened is None:
                 opened = self._open(shard)
@@ -276,8 +287,7 @@ class Files:
             )
 
     def _open(self, shard: int) -> OpenFile:
-        path = self.paths[shard]
-        source = self.storage.source(path, mmap=self.options.mmap)
+        source = self._source_of(shard)
         try:
             is_compared = self.options.checksums == "index"
             if is_compared:
@@ -285,6 +295,7 @@ class Files:
             try:
                 fmt = self.format_of(source)
                 made = partial(self._reader_of, shard, fmt, source)
+                made = partial(unless_manifest, made, self._settled, len(self.paths) == 1)
             except FormatError as error:
                 if self.options.damage == "error":
                     raise
@@ -303,18 +314,22 @@ class Files:
             source.close()  # otherwise a stored exception would keep the file open
             raise
 
+    def _source_of(self, shard: int) -> Source:
+        return self.storage.source(self.paths[shard], mmap=self.options.mmap)
+
     def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
         if not (source.size or fmt.info.may_be_empty or fmt.info.is_folder):
             self._warn_of_no_bytes(source.path)
             return NoRecords(self._settled or self.options.schema)
-        options = replace(self.options, beside=partial(file_beside, self.storage, source.path))
+        beside = partial(file_beside, self.storage, source.path)
+        options = replace(self.options, beside=beside, as_table=self._format is not None)
         if self._hive is not None:
             options = replace(options, schema=self._hive.without(options.schema))
         settled = None
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
             # A schema from the sidecar was made for this file, so its types must hold every value exactly.
-            options = replace(options, settled=not self._is_kept)
+            options = replace(options, settled=shard >= self._num_kept)
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
         if settled is None:
@@ -366,13 +381,19 @@ class Files:
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
-        opened = alone._open(shard)
-        try:
+        with alone.once(shard) as opened:
             schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
             is_inferred = InferredFrom.of(schema) is not None
             return [] if has_none or (only_stored and is_inferred) else schema.names
+
+    @contextmanager
+    def once(self, shard: int) -> Generator[OpenFile]:
+        """Open a file, and close it afterwards."""
+        opened = self._open(shard)
+        try:
+            yield opened
         finally:
             opened.reader.close()
             opened.source.close()
@@ -396,8 +417,14 @@ class Files:
     def firsts(self) -> np.ndarray:
         """The number of each file's first record, then the number of all records: int64[files + 1]."""
         if self._firsts is None:
-            self.begin(range(len(self.paths))[:AHEAD_FILES])
-            counts = list(counts_of(len(self.paths), self.reader, self.storage.reads_at_once))
+            every = range(len(self.paths))
+            self.begin(every[:AHEAD_FILES], by_number=True)
+
+            def reader(shard: int) -> Reader:
+                self.begin(every[shard + AHEAD_FILES : shard + AHEAD_FILES + 1], by_number=True)
+                return self.reader(shard)
+
+            counts = list(counts_of(len(every), reader, self.storage.reads_at_once))
             if self.options.damage != "error":
                 self.uncounted += [one for own in self.own_readers() for one in own.uncounted]
             if self.listed is not None:

@@ -17,9 +17,10 @@ from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
+from penstock.manifests.names import storage_for
 from penstock.storage.base import Storage
+from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
@@ -51,7 +52,7 @@ def open(
     split: str | None = None,
     storage: Storage | None = None,
     storage_options: Mapping[str, Any] | None = None,
-    cache: str | None = None,
+    cache: Cache | str | os.PathLike[str] | None = None,
     **format_options: Unpack[OpenOptions],
 ) -> Dataset:
     """Open data in place.
@@ -96,8 +97,8 @@ def open(
             and https://, which are read in place (docs/guide/object-stores.md).
         storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
-        cache: a folder for copies of remote files. It has no effect on local files, and is not supported yet for
-            files of another storage.
+        cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
+            (docs/guide/cache.md). It has no effect on local files, and does not work with storage=.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Opening reads a few kilobytes and a sample of the records of the first file.
@@ -124,7 +125,7 @@ def open(
     _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage or storage_for(source, storage_options)
+    place = storage or storage_for(source, storage_options, cache_of(cache))
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True
@@ -135,9 +136,10 @@ def open(
         place,
         is_folder=is_folder,
         follow_links=follows,
+        as_table=format is not None,
         is_inside=partial(_set_split, split, format, options),
     )
-    if format is None:
+    if sets and format is None:
         paths, skipped = without_foreign(paths, skipped, sets, place, damage)
     call = {
         "source": paths,
@@ -149,7 +151,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": folders_with_keys(source, paths) if hive is None else hive,
+        "hive": bool(sets) and folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": None if storage is None and isinstance(place, LocalStorage) else place,
         "format_options": options,

@@ -16,8 +16,8 @@ from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
 from penstock.contract.format import Chunk, Delivered, Reader, Stretch
 from penstock.datasets._opened import Opened
-from penstock.datasets._packed_arguments import ADDED, checked_columns, checked_eos
-from penstock.datasets._packed_rows import Documents, MadeRows, MissingTokenError
+from penstock.datasets._packed_arguments import ADDED, checked_columns, checked_token
+from penstock.datasets._packed_rows import Added, Documents, MadeRows, MissingTokenError
 from penstock.datasets._packing import Packing, apart, in_one_line, whole
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.dataset import Dataset
@@ -40,6 +40,7 @@ def packed(
     column: str | Sequence[str],
     length: int,
     *,
+    bos: int | None = None,
     eos: int | None = None,
     split: bool = True,
 ) -> Dataset:
@@ -61,7 +62,8 @@ def packed(
             the first has the tokens, and the others have a number or a truth value for each token, which are packed in
             the same places. Other columns are not in the result.
         length: tokens in a row.
-        eos: a token to be added to the end of each document. The other columns have 0 or False there.
+        bos, eos: a token to be added to the beginning or the end of each document. The other columns have 0 or False
+            there.
         split: True puts documents one after another, and cuts them at the end of a row. The next row goes on with the
             rest as a document of its own, whose positions begin at 0, because attention sees only the row. Only the
             last row has padding. False cuts no document: each goes into the fullest row that has room for it
@@ -70,7 +72,7 @@ def packed(
     Documents without tokens are left out. So are damaged ones, if `ds` was opened with `damage="skip"`.
 
     Raises:
-        SchemaError: there is no such column, it does not hold lists of numbers, or `eos` does not fit its type. The
+        SchemaError: there is no such column, it does not hold lists of numbers, or `bos` or `eos` does not fit its type. The
             lists of several columns differ in length in a record. With split=False, a document is longer than a row.
         PenstockError: a document is damaged.
 
@@ -89,11 +91,16 @@ def packed(
         >>> row["tokens"], row["loss_mask"]
         ([5, 6, 7, 1, 8, 9, 1], [0, 1, 1, 0, 0, 1, 0])
     """
-    return _rows_of(ds, column, length, eos, "cut" if split else "whole")
+    return _rows_of(ds, column, length, (bos, eos), "cut" if split else "whole")
 
 
 def pieces(
-    ds: Dataset, column: str | Sequence[str], length: int, *, eos: int | None = None
+    ds: Dataset,
+    column: str | Sequence[str],
+    length: int,
+    *,
+    bos: int | None = None,
+    eos: int | None = None,
 ) -> Dataset:
     """Cut the documents in a column of lists into rows of one length. Each document begins a new row, and its last row is
     filled up with padding. The columns, arguments and errors are those of `packed`; `document` is 1 for all tokens.
@@ -106,13 +113,19 @@ def pieces(
         >>> [row["tokens"] for row in rows]
         [[5, 6, 7], [8, 9, 0], [4, 0, 0]]
     """
-    return _rows_of(ds, column, length, eos, "apart")
+    return _rows_of(ds, column, length, (bos, eos), "apart")
 
 
-def _rows_of(ds: Dataset, column: str | Sequence[str], length: int, eos: Any, how: How) -> Dataset:
+def _rows_of(
+    ds: Dataset, column: str | Sequence[str], length: int, added: tuple[Any, Any], how: How
+) -> Dataset:
     columns = checked_columns(ds, column)
     length = checked_count("length", length, 1)
-    rows = ds.view(PackedView(columns, length, checked_eos(ds, columns[0], eos), how))
+    bos, eos = (
+        checked_token(ds, columns[0], name, token)
+        for name, token in zip(("bos", "eos"), added, strict=True)
+    )
+    rows = ds.view(PackedView(columns, length, bos, eos, how))
     len(rows)  # reads the lengths
     return rows
 
@@ -122,11 +135,19 @@ class PackedView(View):
 
     keeps_columns = False
 
-    def __init__(self, columns: Sequence[str], length: int, eos: float | None, how: How) -> None:
+    def __init__(
+        self,
+        columns: Sequence[str],
+        length: int,
+        bos: float | None,
+        eos: float | None,
+        how: How,
+    ) -> None:
         self.columns = list(columns)
         self.column = self.columns[0]
         """The column with the tokens."""
         self.length = length
+        self.bos = bos
         self.eos = eos
         self.how: How = how
 
@@ -144,16 +165,21 @@ class PackedView(View):
             fields[place] = fields[place].with_metadata(field.metadata)
         return pa.schema(fields)
 
-    def end_of(self, column: str) -> float | None:
-        """What is added to the end of each document in a column."""
-        return self.eos if column == self.column or self.eos is None else 0
+    def added_to(self, column: str) -> Added:
+        """What is added to each document in a column."""
+        if column == self.column:
+            return Added(self.bos, self.eos)
+        return Added(*(None if token is None else 0 for token in (self.bos, self.eos)))
+
+    @property
+    def _num_added(self) -> int:
+        return (self.bos is not None) + (self.eos is not None)
 
     def packing(self, opened: Opened) -> Packing:
         lengths = lengths_of(opened, self.columns)
         self._check_alike(opened.files, lengths)
         sizes = lengths[self.column].astype(np.int64)
-        if self.eos is not None:
-            sizes[sizes > 0] += 1
+        sizes[sizes > 0] += self._num_added
         if self.how != "whole":
             return (in_one_line if self.how == "cut" else apart)(sizes, self.length)
         if (longest := int(sizes.max(initial=0))) > self.length:
@@ -177,9 +203,9 @@ class PackedView(View):
     def _too_long(self, files: Files, sizes: np.ndarray, longest: int) -> SchemaError:
         are_longer = sizes > self.length
         number = int(np.argmax(are_longer))
-        added, most = (
-            (" with its eos", self.length - 1) if self.eos is not None else ("", self.length)
-        )
+        tokens = [name for name in ("bos", "eos") if getattr(self, name) is not None]
+        added = f" with its {' and '.join(tokens)}" if tokens else ""
+        most = self.length - len(tokens)
         return SchemaError(
             f"{int(are_longer.sum())} documents are longer than a row ({self.length}); the first has"
             f" {int(sizes[number])} tokens{added}",
@@ -233,7 +259,7 @@ class PackedFiles(ViewFiles):
     @property
     def choice_digest(self) -> str:
         view, packing = self.view, self.packing
-        facts = (self.base.choice_digest, view.columns, view.length, view.eos, view.how)
+        facts = (self.base.choice_digest, view.columns, view.length, view.bos, view.eos, view.how)
         digest = hashlib.blake2b(repr(facts).encode(), digest_size=16)
         for array in (packing.records, packing.ends):
             digest.update(np.ascontiguousarray(array, "<i8").data)
@@ -393,7 +419,7 @@ class PackedReader(Reader):
                 if documents is None:
                     documents = self._read(pieces.record, [n for n in names if n not in ADDED])
                 try:
-                    arrays.append(made.tokens(documents, name, files.view.end_of(name)))
+                    arrays.append(made.tokens(documents, name, files.view.added_to(name)))
                 except MissingTokenError as error:
                     raise files.missing(error.record, name) from None
             else:

@@ -43,7 +43,7 @@ def take(
     # Visit each shard once, then restore the requested order.
     order = np.argsort(shards, kind="stable")
     touched = np.unique(shards).tolist()
-    dataset.files.begin(touched)
+    dataset.files.begin(touched, by_number=True)
 
     def part(shard: int) -> Iterator[pa.RecordBatch]:
         chosen = local[order[shards[order] == shard]]
@@ -169,6 +169,7 @@ def _from_shard(
 ) -> pa.RecordBatch:
     files = dataset.files
     reader = files.reader(shard)
+    files.check_count(shard)
     if files.options.mmap:
         files.check_read(shard)  # pages of a truncated file must not be accessed
     if watch is iter and not lend:

@@ -14,7 +14,7 @@ from penstock.contract.opening import open_shard
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError, StaleIndexError, command
 from penstock.limits import Limits
-from penstock.overlay.file import BlockCache, Overlay, find, folder_of
+from penstock.overlay.file import BlockCache, Overlay, find
 from penstock.overlay.identity import identity_of
 from penstock.overlay.reader import OverlaidReader
 from penstock.overlay.view import View
@@ -27,7 +27,6 @@ class Overlays:
 
     def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
         cache = BlockCache()
-        storage.will_list(list(map(folder_of, paths)))
         self._shards = list(
             in_order(
                 [lambda: iter(paths)],

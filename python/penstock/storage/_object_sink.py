@@ -35,6 +35,8 @@ Place = Callable[[str], tuple[_core.RemoteStore, str]]
 """Returns the client for a path, and the key of the object."""
 Translated = Callable[[str], Any]
 """Converts the errors of the client for a path."""
+Written = Callable[[str, _core.ObjectState], None]
+"""Called with the path and the state of an object when it is there."""
 
 
 def part_bytes(number: int) -> int:
@@ -100,10 +102,11 @@ class _Upload:
         if self._waiting:
             self._send()
 
-    def complete(self) -> None:
+    def complete(self) -> _core.ObjectState:
         with self._asking():
-            self._upload.complete()
+            state = self._upload.complete()
         self._forget_note()
+        return state
 
     def abort(self) -> None:
         """Give the upload up. If that fails, the note stays."""
@@ -147,12 +150,21 @@ def _noted(text: bytes) -> tuple[str, str]:
 
 
 class ObjectSink(Sink):
-    """An object being written. `translated` converts the errors of the client for a path."""
+    """An object being written."""
 
-    def __init__(self, path: str, place: Place, translated: Translated, *, overwrite: bool) -> None:
+    def __init__(
+        self,
+        path: str,
+        place: Place,
+        translated: Translated,
+        written: Written,
+        *,
+        overwrite: bool,
+    ) -> None:
         self.path = path
         self._place = place
         self._translated = translated
+        self._written = written
         self._overwrite = overwrite
         if not overwrite:
             self._refuse_existing(path)
@@ -187,7 +199,8 @@ class ObjectSink(Sink):
         else:
             self._file.seek(0)
             with self._translated(self.path):
-                store.put(key, self._file.read(), create=not self._overwrite)
+                state = store.put(key, self._file.read(), create=not self._overwrite)
+            self._written(self.path, state)
         self._file.close()
 
     def abort(self) -> None:
@@ -211,10 +224,11 @@ class ObjectSink(Sink):
             if not self._overwrite:
                 # A race remains: stores cannot complete an upload on condition that there is no object.
                 self._refuse_existing(self.path)
-            upload.complete()
+            state = upload.complete()
         except BaseException:
             upload.abort()
             raise
+        self._written(self.path, state)
 
     def _refuse_existing(self, path: str) -> None:
         store, key = self._place(path)
@@ -231,8 +245,16 @@ class ObjectSink(Sink):
 class StreamedSink(ObjectSink):
     """An object whose bytes are sent while it is written, once they are too many for one request."""
 
-    def __init__(self, path: str, place: Place, translated: Translated, *, overwrite: bool) -> None:
-        super().__init__(path, place, translated, overwrite=overwrite)
+    def __init__(
+        self,
+        path: str,
+        place: Place,
+        translated: Translated,
+        written: Written,
+        *,
+        overwrite: bool,
+    ) -> None:
+        super().__init__(path, place, translated, written, overwrite=overwrite)
         self._room = _PART_BYTES if overwrite else _PUT_BYTES
         self._upload: _Upload | None = None
 

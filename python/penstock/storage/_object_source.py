@@ -21,7 +21,7 @@ from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
 from penstock.storage._object_announced import PIECE_BYTES, Announced, Coming, merged
-from penstock.storage.base import Source, Storage
+from penstock.storage.base import FileState, Source, Storage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,8 +40,9 @@ _MOST_AHEAD = 8
 _NEAR_BYTES = 32 << 20
 """If an object is read in order, threads read windows at most this far from the furthest."""
 _LEAST_WINDOW = 64 << 10
+_NS_PER_MS = 1_000_000
 _TAIL_BYTES = 64 << 10
-"""The last bytes of an object, which are requested together."""
+"""So much is requested together when the last bytes of an object are read."""
 
 
 @contextmanager
@@ -154,8 +155,20 @@ _KEPT = _Kept(_KEPT_BYTES)
 AHEAD = Budget(_AHEAD_BYTES)
 
 
+def identity_of(state: _core.ObjectState) -> tuple[int, int, int, int]:
+    """See `Source.identity`. A copy of an object has another version, and often the same ETag."""
+    tag = state.etag or state.version
+    if tag is None:
+        return 0, 0, 0, 0
+    digest = hashlib.blake2b(tag.encode(), digest_size=16).digest()
+    low, high = digest[:8], digest[8:]
+    return int.from_bytes(low, "little"), state.size, int.from_bytes(high, "little", signed=True), 0
+
+
 class ObjectSource(Source):
     """One object, in the state in which it was opened."""
+
+    announces = True
 
     def __init__(
         self,
@@ -186,21 +199,25 @@ class ObjectSource(Source):
         self._blocks.passed(end)
         if end <= len(here):
             return here.slice(start, end - start)
+        if (tail := self._tail(start, end)) is not None:
+            return tail
         parts = self._announced_bytes(start, end) or self._blocks.read(start, end)
         if parts is None:
-            if start >= self.size - _TAIL_BYTES:
-                return self._tail(start, end)
             return self.request([start], [end - start])
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
-    def _tail(self, start: int, end: int) -> _core.Buffer:
-        """Bytes at the end of the object, where many formats have a directory that is read in several steps."""
+    def _tail(self, start: int, end: int) -> _core.Buffer | None:
+        """The end of the object, where formats have footers in several parts: it is requested once. None if these bytes
+        are elsewhere."""
         begin = max(self.size - _TAIL_BYTES, 0)
-        key = self._blocks.number, -2
-        tail = _KEPT.get(key)
+        if start < begin:
+            return None
+        tail = self._blocks.last_bytes()
         if tail is None:
+            if end < self.size:
+                return None
             tail = self.request([begin], [self.size - begin])
-            _KEPT.put(key, tail)
+            self._blocks.keep_last_bytes(tail)
         return tail.slice(start - begin, end - start)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
@@ -286,17 +303,20 @@ class ObjectSource(Source):
         return self._state.etag or self._state.version or ""
 
     def identity(self) -> tuple[int, int, int, int]:
-        tag = self._state.version or self._state.etag
-        if tag is None:
-            return 0, 0, 0, 0
-        digest = hashlib.blake2b(tag.encode(), digest_size=16).digest()
-        low, high = digest[:8], digest[8:]
-        return (
-            int.from_bytes(low, "little"),
-            self.size,
-            int.from_bytes(high, "little", signed=True),
-            0,
-        )
+        return identity_of(self._state)
+
+    def state_name(self) -> str | None:
+        version, etag = self._state.version, self._state.etag
+        # Two states of an object may have the same weak ETag.
+        if version is None and (etag is None or etag.startswith("W/")):
+            return None
+        return f"{version or ''} {etag or ''}"
+
+    def first_bytes(self) -> _core.Buffer:
+        return self._blocks.first_bytes()
+
+    def file_state(self) -> FileState:
+        return state_of(self._state)
 
     def close(self) -> None:
         self._announced.clear()
@@ -312,18 +332,29 @@ def _runs(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(first.tolist(), (last - first).tolist(), strict=True))
 
 
+def state_of(state: _core.ObjectState) -> FileState:
+    """The state of an object, as it is kept in files."""
+    modified = None if state.modified_ms is None else state.modified_ms * _NS_PER_MS
+    return FileState(state.size, state.etag, state.version, modified)
+
+
+def object_state(state: FileState) -> _core.ObjectState:
+    """The reverse of `state_of`."""
+    modified = None if state.modified_ns is None else state.modified_ns // _NS_PER_MS
+    return _core.ObjectState(state.size, state.etag, state.version, modified)
+
+
 class _Blocks:
     """The blocks of an object that is read in order: those on the way, and the last ones that were read.
 
-    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each. `number` is that
-    of the object among all that this process has opened.
+    Block -1 has the bytes that came when the object was opened, and block -2 the last ones. The others follow, `_BLOCK_BYTES` each.
     """
 
     def __init__(self, source: ObjectSource, first: _core.Buffer, claim: Claim | None) -> None:
         self.is_read_in_order = False
         self._path, self._size, self._begin = source.path, source.size, source.begin
         self._first = len(first)
-        self.number = next(_NUMBERS)
+        self._source = next(_NUMBERS)
         self._reached = len(first)
         self._ahead = 1
         self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
@@ -332,20 +363,27 @@ class _Blocks:
         self._unread: tuple[_core.Buffer, Claim] | None = None
         """The first bytes, if they are many and were not read to their end yet."""
         if claim is None:
-            _KEPT.put((self.number, -1), first)
+            _KEPT.put((self._source, -1), first)
         else:
             self._unread = first, claim
 
     def first_bytes(self) -> _core.Buffer:
         """The first bytes of the object, as far as they are here."""
         unread = self._unread
-        return _KEPT.get((self.number, -1)) or _EMPTY if unread is None else unread[0]
+        return _KEPT.get((self._source, -1)) or _EMPTY if unread is None else unread[0]
 
     def passed(self, end: int) -> None:
         """Bytes up to here were read. When the first bytes were, they are only kept as other blocks are."""
         if (unread := self._unread) is not None and end >= self._first:
-            _KEPT.put((self.number, -1), unread[0])
+            _KEPT.put((self._source, -1), unread[0])
             self._unread = None
+
+    def last_bytes(self) -> _core.Buffer | None:
+        """The last bytes of the object, if they are here."""
+        return _KEPT.get((self._source, -2))
+
+    def keep_last_bytes(self, tail: _core.Buffer) -> None:
+        _KEPT.put((self._source, -2), tail)
 
     def read(self, start: int, end: int) -> list[_core.Buffer] | None:
         """The parts of a range that is read in order. None if it should be requested by itself."""
@@ -369,10 +407,10 @@ class _Blocks:
         with self._lock:
             self._coming.clear()
             self._unread = None
-        _KEPT.drop_all_of(self.number)
+        _KEPT.drop_all_of(self._source)
 
     def __del__(self) -> None:
-        _KEPT.drop_all_of(self.number)
+        _KEPT.drop_all_of(self._source)
 
     def _is_in_order(self, start: int, end: int) -> bool:
         is_window = self.is_read_in_order and end - start >= _LEAST_WINDOW
@@ -407,7 +445,7 @@ class _Blocks:
 
     def _is_here(self, number: int) -> bool:
         is_first = number < 0 and self._unread is not None
-        return is_first or number in self._coming or _KEPT.get((self.number, number)) is not None
+        return is_first or number in self._coming or _KEPT.get((self._source, number)) is not None
 
     def _begin_one(self, number: int, claim: Claim | None) -> tuple[_core.Fetch, Claim | None]:
         fetch = self._begin([self._start(number)], [self._length(number)])
@@ -415,7 +453,7 @@ class _Blocks:
         return fetch, claim
 
     def _block(self, number: int) -> _core.Buffer:
-        key = self.number, number
+        key = self._source, number
         with self._lock:
             coming = self._coming.get(number)
             if coming is None:

@@ -10,13 +10,31 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import _core
-from penstock.errors import UnsupportedError
+from penstock.errors import ChangedError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class FileState(NamedTuple):
+    """What identifies one state of a file. A storage that does not report one of these leaves it None."""
+
+    size: int
+    etag: str | None = None
+    version: str | None = None
+    modified_ns: int | None = None
+
+    def fits(self, other: FileState) -> bool:
+        """Whether both may be the same state: the size is the same, and the best sign that both have."""
+        if self.size != other.size:
+            return False
+        for mine, its in zip(self[1:], other[1:], strict=True):
+            if mine is not None and its is not None:
+                return mine == its
+        return True
 
 
 class Source(ABC):
@@ -27,6 +45,8 @@ class Source(ABC):
     size: int
     storage: Storage | None = None
     """Where it is, if that is not this machine."""
+    announces: bool = False
+    """Whether `want` asks for bytes."""
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -69,6 +89,20 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
+    def file_state(self) -> FileState:
+        """What identifies the state that was opened."""
+        return FileState(self.size)
+
+    def state_name(self) -> str | None:
+        """Names the state of the file beyond doubt: files of this path whose state has the same name have the same
+        bytes. None if the storage cannot tell. By default it is made of `identity`."""
+        numbers = self.identity()
+        return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
+
+    def first_bytes(self) -> _core.Buffer:
+        """The first bytes of the file, as far as they are in memory already; by default none."""
+        return _core.Buffer.from_bytes(b"")
+
     def was_rewritten(self) -> bool:
         """Whether the open file seems to have been written to, other than at its end. False if it was replaced."""
         return False
@@ -89,6 +123,7 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+        self.announces = source.announces
 
     @property
     def tag(self) -> str:
@@ -108,6 +143,12 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def file_state(self) -> FileState:
+        return self._source.file_state()
+
+    def state_name(self) -> str | None:
+        return self._source.state_name()
 
     def was_rewritten(self) -> bool:
         return self._source.was_rewritten()
@@ -162,7 +203,8 @@ class Storage(ABC):
     raises an UnsupportedError."""
 
     changes_in_place: bool = False
-    """Whether a file can be replaced while others wait for it, under a lock, as verbs with `in_place=True` do."""
+    """Whether a finished file can be renamed, and a file be replaced under a lock while others wait for it, as verbs with
+    `in_place=True` do."""
     reads_at_once: int | None = None
     """How many files to read at the same time. None if reading needs a core, so that one per core is right."""
 
@@ -219,6 +261,21 @@ class Storage(ABC):
         """Whether there is a file with this path."""
         ...
 
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open a file, if it is in this state; else raise ChangedError."""
+        source = self.source(path, mmap=mmap)
+        found = source.file_state()
+        if not state.fits(found):
+            source.close()
+            raise ChangedError("the file is in another state", file=shown(path))
+        return source
+
+    def file_state(self, path: str) -> FileState:
+        """What identifies the state of a file, from a listing or as it is now. Raises FileNotFoundError if there is
+        none."""
+        with closing(self.source(path)) as source:
+            return source.file_state()
+
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""
         with closing(self.source(path)) as source:
@@ -233,15 +290,21 @@ class Storage(ABC):
             return None
         return [source.size, *source.identity()]
 
+    def opened_state(self, path: str) -> State | None:
+        """The state of a file as this storage opens it."""
+        return self.state(path)
+
+    def written(self, path: str) -> float | None:
+        """When a file was last written, in seconds by the clock of the storage. None if there is no file or no clock."""
+        del path
+        return None
+
     def remove(self, path: str) -> None:
         """Remove a file for good. It is no error if there is none."""
         raise UnsupportedError("this storage removes no files", file=path)
 
     def remove_empty_folder(self, path: str) -> None:
         """Remove a folder if it is empty. By default this does nothing, as `make_folder`."""
-
-    def will_list(self, folders: Sequence[str]) -> None:
-        """Prepare for listing these folders. This is for storage with slow access; by default it does nothing."""
 
     def give_up(self, path: str) -> None:
         """Remove a temporary file that a killed process left, and what it wrote so far. It is no error if there is
@@ -269,10 +332,25 @@ class Storage(ABC):
         finally:
             source.close()
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        """Begin to open files that `source` will open soon, and to read their first `length` bytes. This is for
-        storage with slow access; by default it does nothing."""
+    def look_beside(self, paths: Sequence[str]) -> None:
+        """Find out which of penstock's own files there are next to these files, for all together, and begin to open the
+        first. `list`, `begin` and `source` then need no requests for files that are not there. This is for storage
+        with slow access; by default it does nothing."""
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        """`Source.identity` of a file, as it is or was opened."""
+        with closing(self.source(path)) as source:
+            return source.identity()
+
+    def listed_bytes(self, path: str) -> int | None:
+        """The size of a file that `look_beside` has found; else None."""
+        del path
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
+        any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""
         del paths, length
+        return False
 
 
 def file_beside(storage: Storage, path: str, name: str) -> Source | None:

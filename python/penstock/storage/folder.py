@@ -20,7 +20,7 @@ import numpy as np
 from penstock import _core
 from penstock.errors import ChangedError, FormatError, LimitError, no_folder
 from penstock.limits import Limits, raise_limit
-from penstock.storage.base import Source
+from penstock.storage.base import Source, State
 from penstock.storage.hidden import TEMPORARY_SUFFIX, is_own
 from penstock.storage.local_sink import Calls, openness, sync_path, temporary_beside, write_all
 from penstock.storage.lookalikes import LOOK_BYTES, is_text
@@ -143,6 +143,16 @@ def goes_with_images(path: str) -> bool:
 def size_of(path: str) -> int:
     """The size of a file, or of all files in a folder."""
     return Folder(path).size if os.path.isdir(path) else os.stat(path).st_size
+
+
+def state_of(path: str) -> State | None:
+    """The state of a file or folder: inode, size, modification time. The device number may change after a restart. None
+    if it does not exist."""
+    try:
+        found = os.stat(path)
+        return [found.st_ino, size_of(path), found.st_mtime_ns]
+    except FileNotFoundError:
+        return None
 
 
 def refuse_other_files(path: str) -> None:

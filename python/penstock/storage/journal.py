@@ -28,27 +28,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.columns.facts import Facts, is_count, parsed_object
+from penstock.columns.facts import Facts, is_count, parsed, parsed_object
 from penstock.errors import FormatError, LimitError, no_folder
-from penstock.storage.base import Storage
-from penstock.storage.folder import remove, size_of
+from penstock.storage.base import State, Storage
+from penstock.storage.folder import remove, state_of
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 
 _MOST_BYTES = 64 << 20
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 """Errors of file systems without locks."""
-
-State = list[int]
-"""Identifies a file in one state: inode, size, modification time. The device number may change after a restart."""
-
-
-def state_of(path: str) -> State | None:
-    """The state of a file or folder; None if it does not exist."""
-    try:
-        found = os.stat(path)
-        return [found.st_ino, size_of(path), found.st_mtime_ns]
-    except FileNotFoundError:
-        return None
 
 
 def token_of(text: str) -> str:
@@ -209,6 +197,19 @@ class Journal:
             os.unlink(self._path)
 
 
+def text_of(made: Made) -> bytes:
+    """An entry of its own, for storage in which each finished file has an object of the journal."""
+    return json.dumps(asdict(made)).encode()
+
+
+def made_from(text: bytes) -> Made | None:
+    """The same as an entry; None if the text is none."""
+    try:
+        return _made(parsed(text, _MOST_BYTES))
+    except ValueError:
+        return None
+
+
 def load(path: str) -> Entries | None:
     """Read a journal; None if it is missing or invalid. Raises LimitError if it is too large."""
     try:
@@ -240,8 +241,9 @@ def _number(value: Any) -> int:
 
 def _state(value: Any) -> State | None:
     # Times before 1970 are negative, and an inode may use all 64 bits.
-    if value is None or (isinstance(value, list) and [type(part) for part in value] == [int] * 3):  # pyright: ignore[reportUnknownVariableType]
-        return value  # pyright: ignore[reportUnknownVariableType]
+    parts: set[type] = {type(part) for part in value} if isinstance(value, list) else {dict}  # pyright: ignore[reportUnknownVariableType]
+    if value is None or parts <= {int, str}:
+        return value
     raise FormatError("the journal has an invalid file state")
 
 

@@ -9,19 +9,32 @@ Threads that wait for requests need no core, so readers use more of them (`reads
 
 from __future__ import annotations
 
+import errno
 import os
-from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
-from penstock.errors import UnsupportedError, shown
+from penstock.engine.pipeline import in_order
+from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.storage._cached import CachedObjects
+from penstock.storage._listings import Listings, own_prefixes
 from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
-from penstock.storage._object_source import AHEAD, HEAD_BYTES, Claim, ObjectSource, translated
-from penstock.storage.base import Sink, Source, State, Storage
-from penstock.storage.hidden import is_own
+from penstock.storage._object_source import (
+    AHEAD,
+    HEAD_BYTES,
+    Claim,
+    ObjectSource,
+    identity_of,
+    object_state,
+    state_of,
+    translated,
+)
+from penstock.storage.base import FileState, Sink, Source, State, Storage
+from penstock.storage.cache import Cache
+from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
 from penstock.storage.urls import is_url, is_web, split_url
@@ -37,24 +50,30 @@ class ObjectStorage(Storage):
 
     Args:
         options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
+        cache: keeps what was read on a local disk.
     """
 
     reads_at_once = READS_AT_ONCE
 
-    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+    ) -> None:
+        self.cached = None if cache is None else CachedObjects(cache)
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
-        self._listings: dict[str, list[str]] = {}
-        """What was listed so far, by prefix."""
+        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        """By path: the first bytes on their way, and how many."""
+        self._listings = Listings()
+        self._listed: dict[str, dict[str, _core.ObjectState]] = {}
+        """The states of the objects of each listing, by the rest of their paths."""
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
         self._pid = os.getpid()
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectStorage, (self.options,)
+        return ObjectStorage, (self.options, None if self.cached is None else self.cached.cache)
 
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
@@ -66,20 +85,52 @@ class ObjectStorage(Storage):
                 self._stores[url.container] = found
         return found, url.key
 
-    def begin(self, paths: Sequence[str], length: int | None = None) -> None:
-        size = max(length or 0, HEAD_BYTES)
+    def look_beside(self, paths: Sequence[str]) -> None:
+        wanted = [path for path in paths if is_url(path) and not is_web(path)]
+        prefixes = [p for p in own_prefixes(wanted) if not self._listings.covers(p)]
+        if prefixes:
+            self.begin(paths[:1])
+
+        def listed(prefix: str) -> Iterator[None]:
+            try:
+                self._list(prefix)
+            except StorageError as error:
+                if error.errno != errno.EACCES:
+                    raise
+                self._listings.add(prefix, None)
+            yield None
+
+        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
+            pass
+
+    def listed_bytes(self, path: str) -> int | None:
+        return self._listings.size(path)
+
+    def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
+        most = length or HEAD_BYTES
+        if self.cached is not None:
+            most = min(most, HEAD_BYTES)  # what follows may be on this machine already
+        is_begun = False
         for path in paths:
+            if not is_url(path) or self._is_missing(path):
+                continue
+            listed = self.listed_bytes(path)
+            size = most if listed is None else min(most, max(listed, 1))
             with self._lock:
                 self._forget_after_fork()
-                if not is_url(path) or path in self._opening or path in self._states:
+                opening = self._opening.get(path)
+                if path in self._states or (opening is not None and opening[2] >= size):
+                    is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
-                return
+                return is_begun
+            is_begun = True
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim
+                opening = store.first(key, 0, size), claim, size
             with self._lock:
                 self._opening[path] = opening
+        return is_begun
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         """Open an object. As long as this storage is used, the same path is the same state of the object."""
@@ -91,6 +142,8 @@ class ObjectStorage(Storage):
                 file=shown(path),
                 hint="leave out mmap=True",
             )
+        if self._is_missing(path):
+            raise FileNotFoundError(errno.ENOENT, "no such object", shown(path))
         store, key = self.store(path)
         with self._lock:
             self._forget_after_fork()
@@ -103,6 +156,8 @@ class ObjectStorage(Storage):
             state = fetch.state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
+            if self.cached is not None and self.cached.has_start(path, state.size):
+                return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
         head = (
             first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
@@ -113,14 +168,61 @@ class ObjectStorage(Storage):
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
         claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
-        return ObjectSource(self, store, path, key, state, first, claim)
+        source = ObjectSource(self, store, path, key, state, first, claim)
+        return source if self.cached is None else self.cached.view(source, path)
+
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open an object by a request for this state only. An older version is read, if the store keeps it."""
+        if not is_url(path) or mmap:
+            return super().pinned(path, state, mmap=mmap)
+        with self._lock:
+            self._forget_after_fork()
+            known, opening = self._states.get(path), self._opening.get(path)
+        if known is None and opening is not None:
+            with translated(path, is_open=True):
+                opening[0].wait()
+            known = opening[0].state
+        if known is None or not state.fits(state_of(known)):
+            with self._lock:
+                self._opening.pop(path, None)
+                self._heads.pop(path, None)
+                self._states[path] = object_state(state)
+        try:
+            return self.source(path)
+        except BaseException:
+            with self._lock:
+                self._states.pop(path, None)
+            raise
+
+    def file_state(self, path: str) -> FileState:
+        if not is_url(path):
+            return self._local.file_state(path)
+        with self._lock:
+            folder = next((one for one in self._listed if path.startswith(one)), None)
+            listed = None if folder is None else self._listed[folder].get(path[len(folder) :])
+        if listed is not None:
+            return state_of(listed)
+        store, key = self.store(path)
+        with translated(path):
+            return state_of(store.head(key))
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
         refuse_web_target(path)
         self._forget(path)
-        return ObjectSink(path, self.store, translated, overwrite=overwrite)
+        return ObjectSink(path, self.store, translated, self._written, overwrite=overwrite)
+
+    def _written(self, path: str, state: _core.ObjectState) -> None:
+        """Know the state of an object that was written."""
+        self._forget(path)
+        with self._lock:
+            self._states[path] = state
+
+    def identity(self, path: str) -> tuple[int, int, int, int]:
+        with self._lock:
+            state = self._states.get(path)
+        return super().identity(path) if state is None else identity_of(state)
 
     def num_bytes(self, path: str) -> int:
         return super().num_bytes(path) if is_url(path) else self._local.num_bytes(path)
@@ -130,7 +232,7 @@ class ObjectStorage(Storage):
             return self._local.stream(path, overwrite=overwrite)
         refuse_web_target(path)
         self._forget(path)
-        return StreamedSink(path, self.store, translated, overwrite=overwrite)
+        return StreamedSink(path, self.store, translated, self._written, overwrite=overwrite)
 
     def sink_for(self, path: str, data_path: str, *, overwrite: bool = True) -> Sink:
         if not is_url(path):
@@ -144,13 +246,25 @@ class ObjectStorage(Storage):
     def state(self, path: str) -> State | None:
         if not is_url(path):
             return self._local.state(path)
+        found = self._head(path)
+        return None if found is None else _facts(found)
+
+    def opened_state(self, path: str) -> State | None:
+        with self._lock:
+            found = self._states.get(path)
+        return self.state(path) if found is None else _facts(found)
+
+    def written(self, path: str) -> float | None:
+        found = self._head(path) if is_url(path) else None
+        return None if found is None or found.modified_ms is None else found.modified_ms / 1000
+
+    def _head(self, path: str) -> _core.ObjectState | None:
         store, key = self.store(path)
         try:
             with translated(path):
-                found = store.head(key)
+                return store.head(key)
         except FileNotFoundError:
             return None
-        return [found.size, found.etag or found.version or str(found.modified_ms)]
 
     def remove(self, path: str) -> None:
         if not is_url(path):
@@ -194,13 +308,7 @@ class ObjectStorage(Storage):
     def exists(self, path: str) -> bool:
         if not is_url(path):
             return self._local.exists(path)
-        store, key = self.store(path)
-        try:
-            with translated(path):
-                store.head(key)
-        except FileNotFoundError:
-            return False
-        return True
+        return self._head(path) is not None
 
     def list(self, folder: str) -> list[str]:
         """Full paths of the objects directly in a folder, sorted, without penstock's own. A web server lists none."""
@@ -208,30 +316,16 @@ class ObjectStorage(Storage):
             return self._local.list(folder)
         if is_web(folder):
             return []
+        is_job = os.path.basename(folder.rstrip("/")).startswith(JOB_PREFIX)  # others change it
         folder = folder.rstrip("/") + "/"
-        with self._lock:
-            listed = next((p for p in self._listings if folder.startswith(p)), None)
-            found = [] if listed is None else _between(self._listings[listed], folder)
-        if listed is None:
+        found = None if is_job else self._listings.below(folder)
+        if found is None:
             store, key = self.store(folder)
             with translated(folder):
                 found = [_url(folder, key, name) for name, _ in store.list_folder(key)[0]]
         # An empty object may mark the folder itself.
         names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
-
-    def will_list(self, folders: Sequence[str]) -> None:
-        """List all of these folders that have the same parent by one request for the common part of their names."""
-        parents: dict[str, list[str]] = {}
-        for folder in folders:
-            if is_url(folder) and not is_web(folder):
-                parents.setdefault(os.path.dirname(folder), []).append(folder)
-        for same in parents.values():
-            common = os.path.commonprefix(same)  # noqa: RUF071  it may end within a name
-            with self._lock:
-                is_listed = any(common.startswith(prefix) for prefix in self._listings)
-            if len(same) > 1 and not is_listed:
-                self._list(common)
 
     def own_files(self, folder: str) -> list[str]:
         if not is_url(folder):
@@ -258,10 +352,16 @@ class ObjectStorage(Storage):
         """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
-            found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
+            listed = {name[len(key) :]: state for name, state in store.list(key)}
+        found = sorted((prefix + name, state.size) for name, state in listed.items())
+        self._listings.add(prefix, found)
         with self._lock:
-            self._listings[prefix] = found
-        return found
+            self._listed[prefix] = listed
+        return [path for path, _ in found]
+
+    def _is_missing(self, path: str) -> bool:
+        """Whether this is a file of penstock's own, and a listing has shown that there is none."""
+        return is_own(os.path.basename(path)) and self._listings.lacks(path)
 
     def _forget(self, path: str) -> None:
         """Forget what is known about an object that is about to be written or removed."""
@@ -269,8 +369,8 @@ class ObjectStorage(Storage):
             self._states.pop(path, None)
             self._heads.pop(path, None)
             self._opening.pop(path, None)
-            for prefix in [prefix for prefix in self._listings if path.startswith(prefix)]:
-                del self._listings[prefix]
+            self._listed.clear()
+        self._listings.forget(path)
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
@@ -278,16 +378,13 @@ class ObjectStorage(Storage):
             self._opening.clear()
 
 
+def _facts(found: _core.ObjectState) -> State:
+    return [found.size, found.etag or found.version or str(found.modified_ms)]
+
+
 def _url(folder: str, prefix: str, key: str) -> str:
     """The full path of a key, in a folder whose own key is `prefix`."""
     return folder[: len(folder) - len(prefix)] + key
-
-
-def _between(paths: Sequence[str], folder: str) -> list[str]:
-    """Those of the sorted paths that begin with `folder`."""
-    first = bisect_left(paths, folder)
-    last = bisect_left(paths, folder + "\U0010ffff")
-    return list(paths[first:last])
 
 
 def refuse_web_target(path: str) -> None:
@@ -301,10 +398,10 @@ def refuse_web_target(path: str) -> None:
 
 
 def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None
+    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options) if any(map(is_url, _texts(source))) else LocalStorage()
+    return ObjectStorage(options, cache) if any(map(is_url, _texts(source))) else LocalStorage()
 
 
 def _texts(source: Any) -> Iterator[str]:

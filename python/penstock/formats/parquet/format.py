@@ -62,6 +62,7 @@ from penstock.formats.parquet._weights import (
     weight_of,
 )
 from penstock.storage.base import Sink, Source
+from penstock.storage.manifest_mark import KEY, ManifestMetError
 from penstock.storage.pyarrow_files import Bytes, translated
 
 CHUNK_BYTES = 16 << 20
@@ -166,6 +167,8 @@ class ParquetReader(Reader):
                 check_nesting(self._footer_bytes(), self._limits.nesting)
             file = self._open()
             self._metadata = file.metadata
+            if not options.as_table and KEY in (file.metadata.metadata or {}):
+                raise ManifestMetError(self._path)
             self._stored: Any = as_stored(own_types(file.schema_arrow))
             self._parts = self._plan()
         if self._asked is not None:
@@ -270,9 +273,9 @@ class ParquetReader(Reader):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
     def reads_ahead(self) -> bool:
-        if self._bytes.source.storage is not None:
+        if self._bytes.source.announces:
             self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups, self._ranges)
-        return True
+        return self._ahead is not None
 
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[list[int], list[int]]:
         """The starts and lengths of the columns of a row group, as the footer states them."""
@@ -290,7 +293,7 @@ class ParquetReader(Reader):
         return starts, [end - start for start, end in zip(starts, ends, strict=True)]
 
     def want(self, records: np.ndarray, columns: Projection) -> Sequence[object] | None:
-        if self._bytes.source.storage is None:
+        if not self._bytes.source.announces:
             return ()
         names = projected(self.schema, columns, self._path).names
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1

@@ -56,8 +56,10 @@ def load_index(shard: OpenShard) -> Index | None:
             if known.num_records == index.num_records or sidecar.worth_saving(
                 index.num_records, known.num_records
             ):
+                is_read = is_url(source.path) and options.index == "auto"
+                place = sidecar.folders("auto")[1] if is_read else folder
                 with suppress(OSError):
-                    sidecar.keep(known, source.path, storage, folder)
+                    sidecar.keep(known, source.path, storage, place)
         _teach(shard, known)
         return known
     return None
@@ -66,10 +68,13 @@ def load_index(shard: OpenShard) -> Index | None:
 def _kept(path: str, kept: str, storage: Storage, state: State) -> list[tuple[str | None, Index]]:
     """The sidecars of a file and their folders. A sidecar that was stored for the file's present state comes first."""
     found: list[tuple[str | None, Index]] = []
-    for folder in sidecar.folders(kept):
+    folders = sidecar.folders(kept)
+    for folder in reversed(folders) if is_url(path) else folders:  # a local one costs no request
         # Missing, unreadable or invalid: an index can be rebuilt.
         with suppress(OSError, StaleIndexError):
             found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
+            if is_url(path) and state.is_known and found[-1][1].state == state:
+                break
     found.sort(key=lambda entry: entry[1].state != state)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,15 @@ from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_types
 from penstock.contract.format import Format, Options, Writer
 from penstock.contract.opening import open_shard
-from penstock.errors import PenstockError, StaleIndexError
-from penstock.framing.index import ahead, sidecar
+from penstock.errors import PenstockError, StaleIndexError, raise_unless_damage, shown
+from penstock.framing.index import ahead, opening, sidecar
 from penstock.framing.index._sections import Facts
 from penstock.framing.index.indexing import has_place
 from penstock.framing.index.sampled import sample_of
 from penstock.framing.index.sidecar import Index
 from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalStorage
+from penstock.storage.urls import is_url
 
 
 def to_bytes(schema: pa.Schema | None) -> bytes:
@@ -116,15 +118,16 @@ def sections_of(
     path: str, storage: Storage, options: Options, opened: Callable[[Source], Any], name: str
 ) -> Iterator[bytes]:
     """The named section of each sidecar that is valid for the current file. For the arguments see `of_files`."""
-    if options.index == "never" or not isinstance(storage, LocalStorage):
+    if options.index == "never" or not (isinstance(storage, LocalStorage) or is_url(path)):
         return
+    opening.begin([path], storage, options.index)
     doubtful: list[dict[str, bytes]] = []
-    for kept_at in places_of(path, options.index):
+    for kept_at in places_of(shown(path) if is_url(path) else path, options.index):
         with suppress(OSError, StaleIndexError):
             facts, kept = sidecar.load_sections(kept_at, storage, name, "sample")
             if not kept[name]:
                 continue
-            if is_untouched(path, kept_at, facts):
+            if is_untouched(path, kept_at, facts, partial(storage.identity, path)):
                 yield kept[name]
             else:
                 doubtful.append(kept)
@@ -138,13 +141,18 @@ def places_of(path: str, kept: str) -> Iterator[str]:
     one."""
     for folder in sidecar.folders(kept):
         yield sidecar.path_for(path, folder)
-    left = ahead.left_of(path, sidecar.folders(kept)[0])
+    left = None if is_url(path) else ahead.left_of(path, sidecar.folders(kept)[0])
     if left is not None:
         yield left
 
 
-def is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
-    """Whether sizes and times show that a file was not written to after its sidecar was written."""
+def is_untouched(
+    path: str, kept_at: str, facts: Facts, identity: Callable[[], tuple[int, int, int, int]]
+) -> bool:
+    """Whether sizes and times, or the state of an object, show that a file was not written to after its sidecar was
+    written."""
+    if is_url(path):
+        return facts.state.is_known and facts.state == identity()
     told = os.stat(path)
     if told.st_size != facts.data_bytes:
         return False
@@ -155,7 +163,7 @@ def is_untouched(path: str, kept_at: str, facts: Facts) -> bool:
 
 def _is_of_changed(
     path: str,
-    storage: LocalStorage,
+    storage: Storage,
     options: Options,
     opened: Callable[[Source], Any],
     kept: dict[str, bytes],
@@ -171,7 +179,8 @@ def _is_of_changed(
             return False
         reader: Any = open_shard(opened(source), source, Options(raw=True, index=options.index))
         return getattr(reader, "has_index", False) and getattr(reader.index, name) == kept[name]
-    except PenstockError:
+    except PenstockError as error:
+        raise_unless_damage(error)
         return False
     finally:
         source.close()

@@ -92,9 +92,9 @@ def kept_positions(name: str, source: Source, options: Options, find: Callable[[
 def _kept(name: str, source: Source, where: str) -> np.ndarray | None:
     for path in places_of(source.path, where):
         with suppress(OSError, StaleIndexError):
-            facts, kept = sidecar.load_sections(path, LocalStorage(), "positions")
+            facts, kept = sidecar.load_sections(path, source.storage or LocalStorage(), "positions")
             found = from_bytes(kept["positions"], name, source.size)
-            if found is not None and is_untouched(source.path, path, facts):
+            if found is not None and is_untouched(source.path, path, facts, source.identity):
                 return found
     return None
 

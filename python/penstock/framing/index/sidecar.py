@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.contract.format import SkippedRegion
-from penstock.errors import StaleIndexError, UnsupportedError
+from penstock.errors import ChangedError, StaleIndexError, UnsupportedError
 from penstock.framing.index import _sections as sections
 from penstock.framing.index._index_cache import cache_folder, make_room
 from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
@@ -166,6 +166,9 @@ def state_now(source: Source) -> State:
 def save(index: Index, data_path: str, storage: Storage, folder: str | None = None) -> str:
     """Write the sidecar of a file, and return its path. Create a missing folder."""
     path = path_for(data_path, folder)
+    if is_url(data_path) and not index.state.is_known:
+        # An object changes by replacement only, so the state of the one that was written is its state for ever.
+        index = replace(index, state=State(*storage.identity(data_path)))
     if isinstance(storage, LocalStorage) or is_url(data_path):
         make_place(index, folder)
     sink = sink_for(storage, path, data_path)
@@ -210,7 +213,7 @@ def keep_read(index: Index, data_path: str, storage: Storage, kept: str) -> str:
         return path if has_blocks(path, storage) else keep(index, data_path, storage, kept)
     beside = path_for(data_path, None)
     if is_url(data_path) and kept == "auto":
-        return save(index, data_path, storage, cache_folder())
+        return save(index, data_path, storage, cache_folder())  # reading does not write to a store
     if (kept == "beside" or storage.exists(beside)) and not has_blocks(beside, storage):
         return keep(index, data_path, storage, None)
     cached = path_for(data_path, cache_folder())
@@ -317,6 +320,8 @@ def _opened(path: str, storage: Storage) -> Generator[Sections]:
         raise StaleIndexError(f"not a valid index: it {error.message}", file=path) from None
     try:
         yield Sections(source)
+    except ChangedError as error:
+        raise StaleIndexError(f"the index was replaced: {error.message}", file=path) from None
     except (struct.error, ValueError, IndexError, OverflowError) as error:
         raise StaleIndexError(f"not a valid index: {error}", file=path) from None
     finally:

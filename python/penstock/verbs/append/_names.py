@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock import formats
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, shown
 from penstock.storage.base import Storage
 from penstock.storage.paths import expand
 from penstock.verbs.write.names import SHARD_PATTERN
@@ -41,7 +41,7 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     if shard not in (None, "last", "new"):
         raise ValueError(f"shard={shard!r} is not one of 'last', 'new', None")
     path = os.fspath(target)
-    if os.path.isfile(path):
+    if os.path.isfile(path) and storage.changes_in_place:
         if shard == "new":
             message = f"{path} is one file; for a new shard name the folder, or a pattern"
             raise ValueError(f"{message} such as 'train-*.tfrecord'")
@@ -51,13 +51,21 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
         parts = [glob.escape(part) for part in SHARD_PATTERN.split(name)[::2]]
         path = os.path.join(glob.escape(folder), "*".join(parts))
     paths = expand(path, storage).paths
-    for folder in filter(os.path.isdir, paths):
+    if not storage.changes_in_place and (shard == "last" or paths == [path]):
+        raise UnsupportedError(
+            "a store cannot add to the end of an object",
+            file=shown(paths[-1]),
+            hint="append to the folder or to a pattern such as 'train-*.tfrecord', which makes a new shard",
+        )
+    for folder in filter(os.path.isdir, paths) if storage.changes_in_place else ():
         raise UnsupportedError(
             "records cannot be appended to a folder of images",
             file=folder,
             hint="write the new records to another folder, and open both",
         )
-    return Place(paths, None if shard == "last" else next_name(paths, path))
+    if shard == "last":
+        return Place(paths, None)
+    return Place(paths, next_name(paths, path, can_extend=storage.changes_in_place))
 
 
 def _extension_of(name: str) -> str:
@@ -65,8 +73,10 @@ def _extension_of(name: str) -> str:
     return max((end for end in known if name.lower().endswith(end)), key=len, default="")
 
 
-def _instead(last: str) -> str:
-    """What to do if no new shard can be named: only some formats take records at the end of a file."""
+def _instead(last: str, can_extend: bool) -> str:
+    """What to do if no new shard can be named: only some formats take records at the end of a file, and no store."""
+    if not can_extend:
+        return "write the records to another folder, and open both"
     try:
         can_append = formats.by_path(last).info.can_append
     except ValueError:
@@ -76,7 +86,7 @@ def _instead(last: str) -> str:
     return "write the records to another file, and open both"
 
 
-def next_name(paths: list[str], target: str) -> str:
+def next_name(paths: list[str], target: str, *, can_extend: bool) -> str:
     """Return the name of the shard that follows these files. Raise ValueError if the names have no running number or
     contain the number of shards, or if the new shard would not be read last."""
     last = paths[-1]
@@ -84,7 +94,7 @@ def next_name(paths: list[str], target: str) -> str:
     if any(_OF.search(os.path.basename(path)) for path in paths):
         raise ValueError(
             f"{name} contains the number of shards, so a new shard would rename all the files; "
-            f"{_instead(last)}, or write the dataset again"
+            f"{_instead(last, can_extend)}, or write the dataset again"
         )
     # A number in a file extension, as in .h5, is not a shard number.
     end = len(name) - len(_extension_of(name))
@@ -99,7 +109,7 @@ def next_name(paths: list[str], target: str) -> str:
             return new
     raise ValueError(
         f"the names of the {len(paths)} files of {target} do not determine the name of the next one; "
-        f"{_instead(last)}"
+        f"{_instead(last, can_extend)}"
     )
 
 
@@ -110,5 +120,6 @@ def _check_order(new: str, paths: list[str], target: str) -> None:
             f"{new} would be read before {max(paths)}, since files are read in the order of their "
             "names; rename them with more digits"
         )
-    if not os.path.isdir(target) and not fnmatch.fnmatchcase(new, target):
+    is_folder = all(path.startswith(f"{target.rstrip('/')}/") for path in [*paths, new])
+    if not (is_folder or os.path.isdir(target)) and not fnmatch.fnmatchcase(new, target):
         raise ValueError(f"the next shard would be {new}, which {target} does not match")

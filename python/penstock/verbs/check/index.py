@@ -22,9 +22,8 @@ from penstock.framing.index.kept_schema import of_file
 from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
 from penstock.framing.read.framed import FramedReader
+from penstock.manifests.names import expand, storage_for
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import storage_for
-from penstock.storage.paths import expand
 from penstock.verbs.check import textindex
 from penstock.verbs.progress import Progress
 
@@ -158,6 +157,9 @@ class _Work:
         kept_at = sidecar.path_for(path, folder)
         # An index that a read has stored in the user's cache is written next to the data.
         is_there = known is not None and known[0] == kept_at
+        if source.storage is not None and not fitting.is_same(found, source):
+            # The index was made before the upload: from now on, the state of the object tells that it fits.
+            found, is_there = replace(found, state=sidecar.state_of(source)), False
         if checksums and found.blocks is None:
             found, is_there = _with_checksums(found, source), False
         if not is_there:

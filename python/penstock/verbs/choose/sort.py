@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.contract.summary import Summary
+from penstock.datasets.open import opened
+from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,
     numbered,
-    opened,
     values_of,
 )
 from penstock.verbs.choose._order import order_by
@@ -26,6 +27,7 @@ def sort(
     *,
     into: str | os.PathLike[str],
     descending: bool = False,
+    columns: Sequence[str] | None = None,
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -38,6 +40,10 @@ def sort(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:
     """Write the records of a dataset in the order of the values of a column. Records with equal values keep their
@@ -53,8 +59,10 @@ def sort(
             the first column are sorted by the second column, and so on.
         into: the target, as for `convert`.
         descending: the largest values first.
+        columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
-        write_options, format_options: as for `convert`.
+        write_options, storage, storage_options, target_storage,
+        target_storage_options, format_options: as for `convert`.
 
     Returns:
         A Summary of the written files.
@@ -72,6 +80,7 @@ def sort(
         {'id': [1, 2, 3]}
     """
     how = How(
+        columns=columns,
         prove=prove,
         format=format,
         compression=compression,
@@ -85,11 +94,15 @@ def sort(
         progress=progress,
         write_options=write_options,
         format_options=format_options,
+        storage=storage,
+        storage_options=storage_options,
+        target_storage=target_storage,
+        target_storage_options=target_storage_options,
     )
-    dataset = opened(source)
-    columns = checked_columns(dataset, by, "by")
+    dataset = opened(source, storage, storage_options)
+    keys = checked_columns(dataset, by, "by")
     dataset, source = numbered(dataset, source)
-    table = values_of(dataset, columns, threads, meter_of(progress, dataset))
+    table = values_of(dataset, keys, threads, meter_of(progress, dataset))
     numbers = order_by(table, descending=descending)
     del table  # its memory is needed to gather the records
     made = write_chosen(source, into, Choice(numbers=numbers), how)

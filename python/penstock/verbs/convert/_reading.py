@@ -20,7 +20,7 @@ from penstock.datasets.open import open as open_dataset
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
 from penstock.overlay.file import has_overlays
-from penstock.storage.local import LocalStorage
+from penstock.storage.base import Storage
 from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._pictures import Pictures, pictures_of
 from penstock.verbs.convert._text_columns import TextColumns
@@ -28,23 +28,25 @@ from penstock.verbs.convert.choice import Choice, chosen
 from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between
 
 
-def opened(source: Any, kind: Format, options: Any, *, whole_records: bool) -> Dataset:
-    """Return the opened source. It is opened as raw records if the target has the same format and the request needs
+def opened(
+    source: Any, kind: Format, options: Any, where: dict[str, Any], *, whole_records: bool
+) -> Dataset:
+    """Return the opened source. `where` has the keywords of its storage. It is opened as raw records if the target has the same format and the request needs
     no parsed fields (`whole_records`)."""
     if isinstance(source, Dataset):
         return source
     payload = getattr(options, "payload", "")
     if payload != "raw" and not (whole_records and payload is None):
-        return open_dataset(source)
+        return open_dataset(source, **where)
     try:
-        raw = open_dataset(source, raw=True)
+        raw = open_dataset(source, raw=True, **where)
     except UnsupportedError:
-        return open_dataset(source)  # this format has columns, but no raw records
+        return open_dataset(source, **where)  # this format has columns, but no raw records
     # Raw records do not include the fields of overlays.
     same = all(raw.files.format_name(shard) == kind.info.name for shard in range(len(raw.paths)))
     if payload == "raw" or (same and not has_overlays(raw.paths, raw.files.storage)):
         return raw
-    return open_dataset(source)
+    return open_dataset(source, **where)
 
 
 def _kept_by(dataset: Dataset, kind: Format) -> bytes:
@@ -67,14 +69,14 @@ class Reading:
         images: tuple[str | Sequence[str] | None, dict[str, Any]],
         kind: Format,
         threads: int | None,
+        storage: Storage,
         *,
         finds_text: bool = False,
     ) -> None:
         if not choice.is_all and choice.numbers is None:
             dataset = dataset.readable()
         self.dataset = dataset
-        is_here = isinstance(dataset.files.storage, LocalStorage)
-        self.storage = LocalStorage().no_more_open_than(dataset.paths if is_here else ())
+        self.storage = storage.no_more_open_than(dataset.paths)
         """Storage for the written files. Their permissions are no wider than those of the source."""
         rename = rename or {}
         self._columns = _checked_columns(dataset.schema, columns, rename)

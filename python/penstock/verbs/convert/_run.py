@@ -18,9 +18,11 @@ from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
+from penstock.storage.base import Storage
 from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
+from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert.journal import Journal, refuse_existing
@@ -78,7 +80,9 @@ def run(
     for part in parts if prove else ():
         path = journal.part_path(part.number)
         try:
-            _verify(part, path if os.path.exists(path) else part.final, reading, writing)
+            prove_part(
+                part, path if os.path.exists(path) else part.final, reading, writing, storage
+            )
         except PenstockError:
             if not journal.is_publishing:
                 journal.forget()
@@ -152,12 +156,12 @@ def _journal(
     cuts: list[Any],
     reading: Reading,
     writing: Writing,
-    storage: LocalStorage,
+    storage: Storage,
 ) -> Journal:
     """Return the journal of a job. `cuts` lists the parts as [number, first record, last record, final name]."""
     folder = None if isinstance(writing.index, bool) else writing.index
     text = writing.kind.text_index if isinstance(writing.kind, FramedFormat) else None
-    job = _job(cuts, reading, writing)
+    job = job_of(cuts, reading, writing)
     journal = Journal(target, place, job, folder, storage, text)
     journal.load()
     return journal
@@ -195,17 +199,16 @@ def _keep_text_index(path: str, final: str, writing: Writing) -> None:
             textindex.write(text, reader.index, path, storage)
 
 
-def _job(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
+def job_of(cuts: list[Any], reading: Reading, writing: Writing) -> dict[str, Any]:
     """Return everything that determines the output. A job with other facts must not reuse this job's parts."""
     files = reading.dataset.files
     sources: list[Any] = []
     for number, path in enumerate(files.paths):
-        if isinstance(files.storage, LocalStorage):
-            state = os.stat(path)
-            sources.append([os.path.abspath(path), state.st_size, state.st_mtime_ns])
-        else:
-            # Changes of a remote file cannot be detected, so a killed job starts again.
-            sources.append([path, files.num_bytes(number), uuid4().hex])
+        state = files.storage.opened_state(path)
+        if state is None or not any(state[1:]):
+            # Changes of this file cannot be detected, so a killed job starts again.
+            state = [files.num_bytes(number), uuid4().hex]
+        sources.append([path if is_url(path) else os.path.abspath(path), state])
     return {
         "version": version("penstock"),
         "sources": sources,
@@ -228,13 +231,16 @@ def _view_of(reading: Reading) -> str:
         return uuid4().hex
 
 
-def _verify(part: OutputFile, path: str, reading: Reading, writing: Writing) -> None:
+def prove_part(
+    part: OutputFile, path: str, reading: Reading, writing: Writing, storage: Storage
+) -> None:
+    """Raise FormatError if the file at `path` does not have the values that were read."""
     # Imported here, because pyarrow.compute takes long to import.
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
 
     info, payload = writing.kind.info, getattr(writing.options, "payload", "")
     wanted = reading.batches(part.first, part.last)
-    how: dict[str, Any] = {"format": info.name, "index": "never"}
+    how: dict[str, Any] = {"format": info.name, "index": "never", "storage": storage}
     if info.holds_examples:
         wire = Wire(reading.schema, payload or None)
         wanted = map(wire.convert, wanted)

@@ -22,14 +22,19 @@ from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import not_local
+from penstock.storage.base import Storage
+from penstock.storage.objects import refuse_web_target, storage_for
 from penstock.storage.paths import index_option
+from penstock.storage.store_lock import StoreLock
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
+from penstock.verbs.convert._store_run import run_by_bytes_in_store, run_in_store
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
-from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
+from penstock.verbs.convert.parts import Cut, OutputFile, Piece, common_folder, plan, plan_pieces
+from penstock.verbs.convert.store_journal import alone_with
 from penstock.verbs.inspect.stats import stats
+from penstock.verbs.manifest.last import Last
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.names import with_note_of_order
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
@@ -61,9 +66,14 @@ def convert(
     index: bool | str = True,
     overwrite: bool = False,
     exact: bool = False,
+    manifest: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Unpack[ConvertOptions],
 ) -> Summary:
     """Write the records of a dataset in another format, compression or number of shards.
@@ -75,7 +85,8 @@ def convert(
     names change.
 
     After a kill, the same call continues the conversion, and the result has the same bytes. No file gets its final
-    name until all files are complete.
+    name until all files are complete, except in an object store, which cannot rename files: there each shard appears
+    when it is complete.
 
     Args:
         source: as for `open`, or a Dataset, if it has to be opened with options. A Dataset that skips
@@ -114,10 +125,15 @@ def convert(
         index: write an index with each file, if its format has one; a path is the folder for them.
         exact: refuse values that the format cannot hold exactly, as for `write`. Also refuse `image_mode` "jpg" and
             "webp" and `max_side`, because they change pictures.
+        manifest: the path of a manifest to write, last of all: who opens it sees all of the files or nothing.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
         write_options: options of the target format by name, for an option with the same name as a keyword above,
             such as HDF5's `shuffle`.
+        storage: the storage of the source, as for `open`.
+        storage_options: as for `open`, for the source.
+        target_storage: the storage of the target. None for this machine, and for names such as s3://bucket/key.
+        target_storage_options: as for `open`, for the target. None for those of the environment.
         format_options: options of the target format; an unknown option is an error.
 
     Returns:
@@ -157,17 +173,27 @@ def convert(
         write_options=write_options,
         format_options=dict(format_options),
         finds_text=text is None,
+        storage=storage,
+        storage_options=storage_options,
+        target_storage=target_storage,
+        target_storage_options=target_storage_options,
     )
+    place = target_storage, target_storage_options
+    last = Last(manifest, os.fspath(target), *place, overwrite=overwrite)
     if types or text:
-        source = _typed(source, types or {}, text or [], threads)
-    return write_chosen(source, target, choice, how)
+        source = _typed(source, types or {}, text or [], threads, how.source)
+    return last.of(write_chosen(source, target, choice, how))
 
 
 def _typed(
-    source: Any, types: Mapping[str, Any], text: str | Sequence[str], threads: int | None
+    source: Any,
+    types: Mapping[str, Any],
+    text: str | Sequence[str],
+    threads: int | None,
+    where: dict[str, Any],
 ) -> Dataset:
-    """Return the source with other types for some fields."""
-    dataset = source if isinstance(source, Dataset) else open_dataset(source)
+    """Return the source with other types for some fields. `where` has the keywords of its storage."""
+    dataset = source if isinstance(source, Dataset) else open_dataset(source, **where)
     if isinstance(text, str) and text != "auto":
         raise TypeError(f'text takes a list of names, such as [{text!r}], or "auto"')
     if text == "auto":
@@ -198,6 +224,15 @@ class How:
     format_options: dict[str, Any] = field(default_factory=dict[str, Any])
     finds_text: bool = False
     """Whether to look for columns of bytes that are text."""
+    storage: Storage | None = None
+    storage_options: Mapping[str, Any] | None = None
+    target_storage: Storage | None = None
+    target_storage_options: Mapping[str, Any] | None = None
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The keywords with which the source is opened."""
+        return {"storage": self.storage, "storage_options": self.storage_options}
 
 
 def write_chosen(
@@ -213,8 +248,6 @@ def write_chosen(
         pieces: parts of the records, each of which is written to separate files; empty for one target.
     """
     to = os.fspath(target)
-    if "://" in to:
-        raise not_local(to)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),
@@ -229,14 +262,15 @@ def write_chosen(
     _refuse_contradictions(asked, options, is_folder, how)
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
-    dataset = opened(source, kind, options, whole_records=whole_records)
+    storage = _target_storage(to, kind, how)
+    dataset = opened(source, kind, options, how.source, whole_records=whole_records)
     place, folders = _folders(to, is_folder, pieces)
-    with _made(folders), alone_at(to, place):
+    with _alone(storage, to, place, folders) as lock:
         if how.columns is None:
             dataset = dataset.complete()
         images = (how.images, asked)
         reading = Reading(
-            dataset, how.columns, how.rename, choice, images, kind, how.threads,
+            dataset, how.columns, how.rename, choice, images, kind, how.threads, storage,
             finds_text=how.finds_text,
         )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
@@ -244,17 +278,40 @@ def write_chosen(
         meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)
         if how.shard_bytes is not None:
             limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
-            made = run_by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
+            by_bytes = run_by_bytes if lock is None else run_by_bytes_in_store
+            made = by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
             return with_note_of_order(made, to)
         cut = Cut(how.num_shards, how.shard_records)
         if pieces:
             parts = plan_pieces(reading, kind, pieces, cut)
         else:
             parts = plan(reading, kind, to, is_folder, cut, how.compression)
-        made = run(
-            parts, to, place, reading, writing, meter, prove=how.prove, overwrite=how.overwrite
-        )
+        made = _run(parts, to, place, reading, writing, meter, lock, how)
         return made if pieces else with_note_of_order(made, to)
+
+
+def _run(
+    parts: list[OutputFile],
+    to: str,
+    place: str,
+    reading: Reading,
+    writing: Writing,
+    meter: Meter,
+    lock: StoreLock | None,
+    how: How,
+) -> Summary:
+    whole = {"prove": how.prove, "overwrite": how.overwrite}
+    if lock is None:
+        return run(parts, to, place, reading, writing, meter, **whole)
+    return run_in_store(parts, to, place, reading, writing, meter, lock, **whole)
+
+
+def _target_storage(to: str, kind: Format, how: How) -> Storage:
+    refuse_web_target(to)
+    storage = how.target_storage or storage_for(to, how.target_storage_options)
+    if kind.info.is_folder and not storage.changes_in_place:
+        storage.folder_sink(to)  # refuses
+    return storage
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:
@@ -298,6 +355,19 @@ def _refuse_contradictions(
         raise ValueError("a folder gets one file per source shard; shard_bytes needs a file name")
     if prove and shard_bytes is not None:
         raise ValueError("prove=True needs shards split by records, not by bytes")
+
+
+@contextmanager
+def _alone(
+    storage: Storage, to: str, place: str, folders: Sequence[str]
+) -> Generator[StoreLock | None]:
+    """Lock the target. The value is None if finished files can be renamed."""
+    if storage.changes_in_place:
+        with _made(folders), alone_at(to, place):
+            yield None
+        return
+    with alone_with(storage, to, place) as lock:
+        yield lock
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from penstock.framing.index import ahead, sidecar
 from penstock.framing.index.text import TextIndex
 from penstock.storage import journal
 from penstock.storage.base import Storage
-from penstock.storage.folder import put_in_place, refuse_other_files, remove
+from penstock.storage.folder import put_in_place, refuse_other_files, remove, state_of
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.journal import Made
 from penstock.storage.local_sink import Calls, close_as, refuse_device, sync_path
@@ -124,7 +124,7 @@ class Journal(journal.Journal):
         ]
 
     def add(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        state = journal.state_of(self.part_path(number))
+        state = state_of(self.part_path(number))
         self.done[number] = Made(state, num_bytes, notes=notes)
 
     def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:

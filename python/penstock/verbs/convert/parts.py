@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from penstock import formats
 from penstock.contract.format import Format
 from penstock.framing.format import FramedFormat
-from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
+from penstock.storage.urls import is_url
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.write.names import Names
 
@@ -91,8 +91,10 @@ def plan_pieces(
 
 
 def common_folder(pieces: Sequence[Piece]) -> str:
-    """Return the folder that the files of all pieces are in or below."""
+    """Return the folder that the files of all pieces are in or below; in a store, the folder of one of them."""
     folders = {os.path.dirname(piece.target) for piece in pieces}
+    if any(map(is_url, folders)):
+        return min(folders)
     return folders.pop() if len(folders) == 1 else os.path.commonpath(folders)
 
 
@@ -105,13 +107,19 @@ def check_names(finals: list[str], target: str, reading: Reading) -> None:
     """Raise an error if a target name occurs twice, or belongs to a source file or a device."""
     if len(set(finals)) < len(finals):
         raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")
-    files = reading.dataset.files
-    for path in files.paths if isinstance(files.storage, LocalStorage) else ():
-        for final in finals:
-            if os.path.exists(final) and os.path.samefile(path, final):
-                raise ValueError(f"{path} is a source, so it cannot be a target")
+    files, there = reading.dataset.files, set(filter(os.path.exists, finals))
+    for path in files.paths:
+        is_target = path in finals and reading.storage.state(path) == files.storage.opened_state(
+            path
+        )
+        if is_target or any(_is_same_file(path, final) for final in there):
+            raise ValueError(f"{path} is a source, so it cannot be a target")
     for final in finals:
         refuse_device(final)
+
+
+def _is_same_file(path: str, other: str) -> bool:
+    return os.path.exists(path) and os.path.samefile(path, other)
 
 
 def _in_folder(path: str, folder: str, kind: Format, compression: str | None) -> str:

@@ -66,7 +66,7 @@ def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None
 def _columns(
     dataset: Dataset, fields: Any, by: str | None, missing: str, columns: Sequence[str] | None
 ) -> NewFields:
-    table = table_of(fields, dataset.schema)
+    table = table_of(fields, dataset.schema, dataset.files.storage)
     if columns is not None:
         keys: list[str] = [] if by is None else [by]
         wanted = [*keys, *(name for name in columns if name != by)]

@@ -15,8 +15,10 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
 from penstock.errors import FormatError
-from penstock.storage.local import LocalStorage
+from penstock.storage.base import Storage
+from penstock.storage.objects import storage_for
 from penstock.storage.pyarrow_files import Bytes
+from penstock.storage.urls import is_url
 from penstock.verbs.write.incoming import batches_of
 
 _MARKS = {".csv": ",", ".tsv": "\t"}
@@ -92,24 +94,30 @@ def is_csv(fields: Any) -> bool:
     return is_path and os.path.splitext(os.fspath(fields))[1].lower() in _MARKS
 
 
-def table_of(fields: Any, old: pa.Schema) -> pa.Table:
-    """Return values in memory, a dataset or a path as a table. `old` has the fields of the records."""
+def table_of(fields: Any, old: pa.Schema, near: Storage) -> pa.Table:
+    """Return values in memory, a dataset or a path as a table. `old` has the fields of the records. A table in a store
+    is read with the options of the records, if these are in a store (`near`)."""
     if isinstance(fields, str) or hasattr(fields, "__fspath__"):
         path = os.fspath(fields)
         mark = _MARKS.get(os.path.splitext(path)[1].lower())
-        fields = open_dataset(path) if mark is None else _read_csv(path, mark, old)
+        is_near = is_url(path) and not near.changes_in_place
+        place = near if is_near else storage_for(path)
+        if mark is None:
+            fields = open_dataset(path, storage=place if is_near else None)
+        else:
+            fields = _read_csv(path, mark, old, place)
     schema, batches, *_ = batches_of(fields)
     return pa.Table.from_batches(batches, schema=schema).replace_schema_metadata(None)
 
 
-def _read_csv(path: str, mark: str, old: pa.Schema) -> pa.Table:
+def _read_csv(path: str, mark: str, old: pa.Schema, place: Storage) -> pa.Table:
     """Read a CSV file. Columns that the records have get the types that these have there, so that a key such as 007
     stays a text if it is one."""
     from pyarrow import csv
 
     types = {field.name: field.type for field in old if pa.types.is_primitive(field.type)}
     types |= {f.name: f.type for f in old if is_text(f.type) or pa.types.is_binary(f.type)}
-    data = Bytes(LocalStorage().source(path), mmap=False)
+    data = Bytes(place.source(path), mmap=False)
     try:
         return csv.read_csv(
             data.file(),

@@ -177,7 +177,7 @@ def _index_path(ds: Dataset, data_path: str) -> str | None:
     if index == "never":
         return None
     paths = [sidecar.path_for(data_path, folder) for folder in sidecar.folders(index)]
-    return next((path for path in paths if os.path.exists(path)), None)
+    return next((path for path in paths if ds.files.storage.exists(path)), None)
 
 
 # -- as a table -----------------------------------------------------------------------------------
