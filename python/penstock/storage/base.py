@@ -45,6 +45,8 @@ class Source(ABC):
     size: int
     storage: Storage | None = None
     """Where it is, if that is not this machine."""
+    announces: bool = False
+    """Whether `want` asks for bytes."""
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -121,6 +123,7 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+        self.announces = source.announces
 
     @property
     def tag(self) -> str:
