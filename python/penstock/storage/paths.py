@@ -153,6 +153,9 @@ def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
         if not found:
             raise FileNotFoundError(f"{path}: no object matches")
         return _complete(found)
+    if (named := shard_list(path, storage)) is not None:
+        how.lists.append(named)
+        return list(named.paths)
     if is_object_pattern(path):
         found = matching_objects(path, storage, how.skipped)
         if not found:
