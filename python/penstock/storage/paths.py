@@ -321,11 +321,7 @@ def _without_companions(paths: list[str], how: _How) -> list[str]:
 
 
 def _first_bytes(path: str, how: _How, length: int) -> bytes:
-    source = how.storage.source(path)
-    try:
-        return source.read(0, length).to_bytes()
-    finally:
-        source.close()
+    return how.storage.load(path, length) or b""
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:
