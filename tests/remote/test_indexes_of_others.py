@@ -79,7 +79,7 @@ def test_a_list_of_wids_names_the_shards_beside_it(
     shards[0]["nsamples"] = COUNT + 1
     listed = json.dumps({"wids_version": 1, "shardlist": shards})
     seaweed.client.put(f"{prefix}/index.json", listed.encode())
-    with pytest.raises(ps.StaleIndexError, match="index.json lists"):
+    with pytest.raises(ps.StaleIndexError, match=r"index\.json lists"):
         len(ps.open(f"{folder}/index.json"))
 
 
