@@ -82,6 +82,7 @@ Examples:
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
+@click.option("--manifest", metavar="MANIFEST", help="Write a manifest of the files, last of all.")
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(*OF_RECORDS)
 @target_storage_option

@@ -34,6 +34,7 @@ from penstock.verbs.convert.journal import alone_at
 from penstock.verbs.convert.parts import Cut, OutputFile, Piece, common_folder, plan, plan_pieces
 from penstock.verbs.convert.store_journal import alone_with
 from penstock.verbs.inspect.stats import stats
+from penstock.verbs.manifest.last import Last
 from penstock.verbs.progress import Meter, Progress
 from penstock.verbs.write.names import with_note_of_order
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
@@ -65,6 +66,7 @@ def convert(
     index: bool | str = True,
     overwrite: bool = False,
     exact: bool = False,
+    manifest: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
@@ -123,6 +125,7 @@ def convert(
         index: write an index with each file, if its format has one; a path is the folder for them.
         exact: refuse values that the format cannot hold exactly, as for `write`. Also refuse `image_mode` "jpg" and
             "webp" and `max_side`, because they change pictures.
+        manifest: the path of a manifest to write, last of all: who opens it sees all of the files or nothing.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
         write_options: options of the target format by name, for an option with the same name as a keyword above,
@@ -175,9 +178,11 @@ def convert(
         target_storage=target_storage,
         target_storage_options=target_storage_options,
     )
+    place = target_storage, target_storage_options
+    last = Last(manifest, os.fspath(target), *place, overwrite=overwrite)
     if types or text:
         source = _typed(source, types or {}, text or [], threads, how.source)
-    return write_chosen(source, target, choice, how)
+    return last.of(write_chosen(source, target, choice, how))
 
 
 def _typed(
