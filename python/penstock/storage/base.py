@@ -18,6 +18,8 @@ from penstock.errors import ChangedError, UnsupportedError, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.storage._left import Leftover
+
 
 class FileState(NamedTuple):
     """What identifies one state of a file. A storage that does not report one of these leaves it None."""
@@ -260,6 +262,15 @@ class Storage(ABC):
         """Whether this names a file or folder of this machine's file system."""
         del path
         return False
+
+    def leftovers(self, folder: str) -> Sequence[Leftover]:
+        """What killed processes left directly in a folder. Empty if the storage cannot list it."""
+        del folder
+        return []
+
+    def discard(self, left: Leftover) -> None:
+        """Remove a leftover, and what it stands for."""
+        self.give_up(left.path)
 
     def own_files(self, folder: str) -> Sequence[str]:
         """Full paths of penstock's own files directly in a folder, sorted. Empty if the storage cannot list them."""

@@ -21,8 +21,9 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import StorageError, UnsupportedError, shown
 from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
+from penstock.storage._left import Leftover
 from penstock.storage._listings import Listings, own_prefixes
-from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
+from penstock.storage._object_sink import NOTE_BYTES, ObjectSink, StreamedSink, give_up, noted
 from penstock.storage._object_source import (
     AHEAD,
     HEAD_BYTES,
@@ -344,6 +345,29 @@ class ObjectStorage(Storage):
         # An empty object may mark the folder itself.
         names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
+
+    def leftovers(self, folder: str) -> list[Leftover]:
+        """Those directly in a folder, and uploads without a note if botocore is installed."""
+        from penstock.storage import _object_left as left
+
+        if not is_url(folder):
+            return self._local.leftovers(folder)
+        folder = folder.rstrip("/")
+        refuse_web_target(folder)
+        with translated(folder):
+            found = list(left.of_store(folder, self.store, self.load))
+        notes = [self.load(one.path, NOTE_BYTES) for one in found if one.kind == "upload"]
+        known = {noted(note or b"")[1] for note in notes}
+        more = left.open_uploads(folder, self.options)
+        return [*found, *(one for one in more if one.upload not in known)]
+
+    def discard(self, left: Leftover) -> None:
+        from penstock.storage import _object_left
+
+        if is_url(left.path):
+            _object_left.discard(left, self.store, translated)
+        else:
+            self._local.discard(left)
 
     def own_files(self, folder: str) -> list[str]:
         if not is_url(folder):
