@@ -76,7 +76,7 @@ class ObjectStorage(Storage):
         with self._lock:
             found = self._stores.get(url.container)
             if found is None:
-                found = _core.RemoteStore(url.container, dict(self.options))
+                found = _core.RemoteStore(url.container, dict(self.options), **self.options.times)
                 self._stores[url.container] = found
         return found, url.key
 
