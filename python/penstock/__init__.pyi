@@ -80,6 +80,10 @@ from penstock.verbs.fields.overlays import (
     overlays as overlays,
     remove_overlay as remove_overlay,
 )
+from penstock.verbs.manifest.manifest import (
+    manifest as manifest,
+    verify_manifest as verify_manifest,
+)
 from penstock.verbs.inspect.abilities import (
     Abilities as Abilities,
     Ability as Ability,

@@ -29,6 +29,7 @@ COMMANDS = {
     "stats": "Summarise each field: nulls, lengths, ranges, images.",
     "layout": "Show which bytes of a file are what: headers, tables, one record, checksums.",
     "index": "Build indexes for random access.",
+    "manifest": "List the files of a dataset in one file, which opens them all.",
     "fields": "Add, drop, rename and replace fields, or store new fields next to the files.",
     "verify": "Check every byte that has a checksum.",
     "repair": "Copy all intact records out of damaged files.",
@@ -41,6 +42,7 @@ COMMANDS = {
     "plan": "Show which records each rank reads in training, and what is dropped.",
     "bench": "Measure on your data which format, image codec and order suit it.",
     "demo": "A tour on generated data, with measured figures.",
+    "cache": "Show or clear the folder that keeps parts of objects in stores.",
     "formats": "List the formats, those of other packages too, and what each can do.",
     "completion": "Print shell completion for bash, zsh and fish.",
 }

@@ -128,6 +128,8 @@ class Options:
     """Whether `schema` was inferred from other files: a value that it cannot hold exactly is then an error."""
     complete: bool = False
     """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
+    as_table: bool = False
+    """Whether a file that lists shards is read as a table: its format was named in the call."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None
@@ -261,6 +263,11 @@ class Reader(ABC):
         """Like `decode`, but with binary_view in place of binary if that saves a copy, also inside images. Images
         stored as pixels may be returned in two parts, head and body (`lending.in_parts`)."""
         return self.decode(chunk, records, columns)
+
+    def reads_ahead(self) -> bool:
+        """Whether the reader itself asks for bytes ahead (`Source.want`). It is called before all chunks are decoded in
+        order; if it is False and all columns are needed, the file is read ahead from front to back."""
+        return False
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         """Read records of the shard in the requested order in one step. None if that is not faster or there is a fault:

@@ -14,7 +14,8 @@ from penstock.contract.format import Chunk, Format, Reader, SkippedRegion, Stret
 from penstock.errors import FormatError, LimitError, TruncatedError
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.storage.base import Source, Storage
-from penstock.storage.skipped import NO_BYTES, SkippedFile
+from penstock.storage.manifest_mark import ManifestMetError
+from penstock.storage.skipped import MANIFEST, NO_BYTES, SkippedFile
 
 
 class NoRecords(Reader):
@@ -40,6 +41,18 @@ class NoRecords(Reader):
 
     def close(self) -> None:
         pass
+
+
+class LeftOut(NoRecords):
+    """A reader for a manifest that was met among shards."""
+
+    def __init__(self, schema: Any, error: ManifestMetError) -> None:
+        super().__init__(schema)
+        self._path = error.file or ""
+
+    @property
+    def skipped_files(self) -> Sequence[SkippedFile]:
+        return (SkippedFile(self._path, MANIFEST),)
 
 
 class Unreadable(NoRecords):
@@ -68,6 +81,16 @@ def made_or_unreadable(make: Callable[[], Reader], schema: Any, source: Source) 
         raise  # the file may be good
     except FormatError as error:
         return Unreadable(schema, error, source)
+
+
+def unless_manifest(make: Callable[[], Reader], schema: Any, is_alone: bool) -> Reader:
+    """Return the reader that `make` returns, or `LeftOut` for a manifest that is not the only file."""
+    try:
+        return make()
+    except ManifestMetError as error:
+        if is_alone:
+            raise
+        return LeftOut(schema, error)
 
 
 def format_of_others(
@@ -102,7 +125,7 @@ def nothing_in(readers: Iterable[Reader], paths: Sequence[str], format_name: str
 
 def skipped_of(reader: Reader, path: str) -> Iterator[SkippedFile]:
     """Yield the file itself if it has no bytes, and what the reader skipped in a folder."""
-    if isinstance(reader, NoRecords) and not reader.uncounted:
+    if isinstance(reader, NoRecords) and not (reader.uncounted or reader.skipped_files):
         yield SkippedFile(path, NO_BYTES)
     yield from reader.skipped_files
 

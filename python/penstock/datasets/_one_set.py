@@ -24,7 +24,7 @@ _MOST_FILES = 1000
 
 
 def without_foreign(
-    paths: list[str],
+    paths: Sequence[str],
     skipped: list[SkippedFile],
     sets: Iterable[Sequence[str]],
     storage: Storage,

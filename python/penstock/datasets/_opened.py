@@ -65,7 +65,7 @@ class Opened:
         self._has_counted = False
 
     def __len__(self) -> int:
-        count = int(self._files.firsts[-1])
+        count = self._files.num_records
         if self._files.uncounted and not self._has_counted:
             self._has_counted = True
             for region in self._files.uncounted:
@@ -81,7 +81,7 @@ class Opened:
         return pa.schema(map(whole.field, self._columns), metadata=whole.metadata)
 
     @property
-    def paths(self) -> tuple[str, ...]:
+    def paths(self) -> Sequence[str]:
         """The files, in the order in which they are read."""
         return self._files.paths
 

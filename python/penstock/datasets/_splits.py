@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.manifests.names import expand
 from penstock.storage.base import Storage
-from penstock.storage.paths import Expanded, expand
+from penstock.storage.paths import Expanded
 
 _NUMBER = re.compile(r"[-_.]?\d+(-of-\d+)?$")
 _ENDING = re.compile(r"\.[A-Za-z][A-Za-z0-9]*$")
@@ -29,6 +30,7 @@ def expand_split(
     *,
     is_folder: bool,
     follow_links: bool,
+    as_table: bool,
     is_inside: Callable[[Sequence[str]], bool],
 ) -> Expanded:
     """Expand a source to its files, or to those of one split. If no name has the split, `is_inside` says whether it is
@@ -38,7 +40,8 @@ def expand_split(
         ValueError: there are no files of the split.
         The errors of `expand`.
     """
-    found_by = partial(expand, storage=storage, is_folder=is_folder, follow_links=follow_links)
+    how = {"is_folder": is_folder, "follow_links": follow_links, "as_table": as_table}
+    found_by = partial(expand, storage=storage, **how)
     if split is None:
         return found_by(source)
     if isinstance(source, (str, os.PathLike)):

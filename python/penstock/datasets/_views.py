@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.datasets.files import Files
+from penstock.storage.base import Source
 
 
 class View(ABC):
@@ -45,6 +46,9 @@ class ViewFiles(Files):
     @property
     def is_view(self) -> bool:
         return True
+
+    def _source_of(self, shard: int) -> Source:
+        return self.base._source_of(shard)
 
     def complete(self) -> Files:
         return self.view.files(self.base.complete())

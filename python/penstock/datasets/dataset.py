@@ -17,6 +17,7 @@ from penstock.contract.format import Options
 from penstock.datasets._as_dicts import dicts_of
 from penstock.datasets._chosen import ByCondition, ByNumber, readable
 from penstock.datasets._computed import Computed, checked
+from penstock.datasets._manifest_files import ManifestFiles
 from penstock.datasets._opened import Opened, Shard, Skipped, check_are_names
 from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with
@@ -26,6 +27,7 @@ from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.take import take
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count
+from penstock.manifests.manifest import Paths
 from penstock.storage.local import LocalStorage
 from penstock.storage.shard_lists import ShardList
 from penstock.storage.skipped import SkippedFile
@@ -69,7 +71,7 @@ class Dataset(Opened):
             base = Dataset({**self._call, "columns": None}, self._files.base, self._skipped)
             return _viewed, (base, self._files.view, self._columns)
         call = dict(self._call)
-        if isinstance(self._files.storage, LocalStorage):
+        if isinstance(self._files.paths, tuple) and isinstance(self._files.storage, LocalStorage):
             # The process that unpickles the dataset may have a different current folder.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]
         return dataset_of, (call, self._files.listed, self._skipped)
@@ -88,9 +90,7 @@ class Dataset(Opened):
         """The files with their format, record count and size. Counting may build an index."""
         files = self._files
         return [
-            Shard(
-                shown(path), files.format_name(n), files.reader(n).num_records, files.num_bytes(n)
-            )
+            Shard(shown(path), files.format_name(n), files.num_records_of(n), files.num_bytes(n))
             for n, path in enumerate(files.paths)
         ]
 
@@ -104,6 +104,8 @@ class Dataset(Opened):
         """
         import hashlib
 
+        if self._files.known_fingerprint:
+            return self._files.known_fingerprint
         facts = hashlib.blake2b(digest_size=16)
         for number, shard in enumerate(self.shards):
             name = shard.path.replace("\\", "/").rsplit("/", 1)[-1]
@@ -116,8 +118,8 @@ class Dataset(Opened):
         return facts.hexdigest()
 
     def __repr__(self) -> str:
-        first, *others = self.paths
-        more = f" and {len(others)} more" if others else ""
+        first, others = self.paths[0], len(self.paths) - 1
+        more = f" and {others} more" if others else ""
         return f"<penstock.Dataset {shown(first)}{more}: {', '.join(self.schema.names)}>"
 
     # -- records --------------------------------------------------------------------------------
@@ -438,12 +440,15 @@ def dataset_of(
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
     beside = ("source", "format", "columns", "overlays", "hive", "storage")
-    files = Files(
-        call["source"],
+    paths, overlays = call["source"], call["overlays"]
+    listed_by = paths.manifest if isinstance(paths, Paths) else None
+    files = (Files if listed_by is None else ManifestFiles)(
+        paths,
         call["storage"] or LocalStorage(),
         Options(**{word: value for word, value in call.items() if word not in beside}),
         format=call["format"],
-        overlays=call["overlays"],
+        # Looking for an overlay costs a request for each shard.
+        overlays=overlays and (listed_by is None or listed_by.footer.has_overlays),
         hive=call["hive"],
         listed=listed,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -12,14 +13,19 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from penstock import _core, formats
+from penstock import formats
 from penstock.columns.inferred import InferredFrom, has_no_records
-from penstock.columns.numbers import as_arrow
 from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
-from penstock.datasets._ahead import AHEAD_FILES, AHEAD_SAMPLES, SOON_BYTES, counts_of
+from penstock.datasets._ahead import (
+    AHEAD_FILES,
+    AHEAD_SAMPLES,
+    SOON_BYTES,
+    counts_of,
+    shards_ahead,
+)
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._no_records import (
     NoRecords,
@@ -29,17 +35,19 @@ from penstock.datasets._no_records import (
     raise_first_fault,
     raising,
     skipped_of,
+    unless_manifest,
 )
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
-from penstock.datasets._open_file import OpenFile
 from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
 from penstock.datasets._shared_schema import of_all_files, of_first_files
+from penstock.datasets._unlisted import Every, Unlisted
+from penstock.datasets.open_file import OpenFile, checksum_of
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
-from penstock.framing.index import blocks, kept_schema, sidecar
-from penstock.framing.read.framed import FramedReader
+from penstock.framing.index import blocks, kept_schema, opening, sidecar
 from penstock.framing.read.raw import RAW_SCHEMA
+from penstock.manifests.manifest import Paths
 from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
@@ -53,7 +61,7 @@ Types = Literal["given", "kept", "stored", "inferred"]
 """Where the types of fields come from: schema=, the sidecars, the files themselves, or a sample of the records."""
 
 
-class Files:
+class Files(Unlisted):
     """The shards of a dataset, by number. Safe to share between threads."""
 
     def __init__(
@@ -67,7 +75,7 @@ class Files:
         hive: bool | str,
         listed: ShardList | None,
     ) -> None:
-        self.paths = tuple(paths)
+        self.paths: Sequence[str] = paths if isinstance(paths, Paths) else tuple(paths)
         self.storage = storage
         self.options = options
         self._format = format
@@ -78,7 +86,9 @@ class Files:
         self._hive = (
             HiveColumns(paths, storage, hive, options.schema) if hive and not options.raw else None
         )
-        storage.look_beside(paths)
+        if isinstance(self.paths, tuple):  # what a manifest lists is not looked for
+            storage.look_beside(paths)
+            opening.begin_listed(paths[:AHEAD_FILES], storage, options.index)
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -86,19 +96,22 @@ class Files:
         self._has_warned = True  # no warning about empty files before a file with records was found
         is_given = options.schema is not None or options.raw
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
-        self._alike = set(range(len(paths))) if is_given or len(paths) == 1 else set[int]()
-        self._whole = set(self._alike)  # files of which no stored column is left out
+        self._alike = Every() if is_given or len(paths) == 1 else set[int]()
+        self._whole = copy.copy(self._alike)  # files of which no stored column is left out
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
         self._num_kept = 0
         """How many of the files have sidecars with this schema."""
         self._names: Sequence[str] | None = None
-        first = self._first_by_kept() or self._first_by_content()
-        self.schema = first.reader.schema  # the fields of a record, including those that were added
-        self._settled = first.own.schema
+        self.schema = self._find_schema()  # the fields of a record, including those that were added
         if self._overlays is not None:
             self._names = self.schema.names
         self._has_warned = len(paths) == 1
+
+    def _find_schema(self) -> pa.Schema:
+        first = self._first_by_kept() or self._first_by_content()
+        self._settled = first.own.schema
+        return first.reader.schema
 
     def _first_by_kept(self) -> OpenFile | None:
         """The first file, opened with the schema in the sidecars. None unless all sidecars have the same schema, and
@@ -149,7 +162,7 @@ class Files:
 
     def _forget_readers(self) -> None:
         self._opened: list[OpenFile | None] = [None] * len(self.paths)
-        self._locks = [Lock() for _ in self.paths]
+        self._locks: dict[int, Lock] = {}
         self._recent = Recent(len(self.paths), _HANDLES)
         self._states: dict[int, Any] = {}
 
@@ -184,9 +197,18 @@ class Files:
         is_framed = any(isinstance(one, FramedFormat) for one in formats)
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
         if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
-            sidecar.begin(paths, self.storage, self.options.index)
+            opening.begin(paths, self.storage, self.options.index)
         else:
-            self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
+            self.storage.begin(paths, SOON_BYTES if whole else None)
+
+    def begin_scan(self, shard: int, *, whole: bool) -> None:
+        """Begin to open a file and those after it, which are read in order. `whole`: all of their columns."""
+        opened = next((one for one in self._opened[: shard + 1][::-1] if one is not None), None)
+        count = 1 if opened is None else shards_ahead(opened.source.size)
+        is_framed = opened is not None and isinstance(opened.format, FramedFormat)
+        self.begin(range(shard, min(shard + 1 + count, len(self.paths))), whole=whole or is_framed)
+        if not self.own(shard).reads_ahead() and whole:
+            self.source(shard).read_in_order()
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""
@@ -201,11 +223,8 @@ class Files:
         return self._of(shard).source
 
     def checksum(self, shard: int) -> int:
-        """The CRC-32C of the checksums of all records of a file; 0 if there is no index."""
-        reader = self.own(shard)
-        if not isinstance(reader, FramedReader):
-            return 0
-        return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()
+        """See `checksum_of`."""
+        return checksum_of(self.own(shard))
 
     def info(self, shard: int) -> FormatInfo:
         """The name and capabilities of a file's format."""
@@ -238,7 +257,7 @@ class Files:
             sidecar.discard(self.paths[shard], but_checksums=True)
 
     def _of(self, shard: int) -> OpenFile:
-        with self._locks[shard]:
+        with self._locks.get(shard) or self._locks.setdefault(shard, Lock()):
             opened = self._opened[shard]
             if opened is None:
                 opened = self._open(shard)
@@ -268,8 +287,7 @@ class Files:
             )
 
     def _open(self, shard: int) -> OpenFile:
-        path = self.paths[shard]
-        source = self.storage.source(path, mmap=self.options.mmap)
+        source = self._source_of(shard)
         try:
             is_compared = self.options.checksums == "index"
             if is_compared:
@@ -277,6 +295,7 @@ class Files:
             try:
                 fmt = self.format_of(source)
                 made = partial(self._reader_of, shard, fmt, source)
+                made = partial(unless_manifest, made, self._settled, len(self.paths) == 1)
             except FormatError as error:
                 if self.options.damage == "error":
                     raise
@@ -295,11 +314,15 @@ class Files:
             source.close()  # otherwise a stored exception would keep the file open
             raise
 
+    def _source_of(self, shard: int) -> Source:
+        return self.storage.source(self.paths[shard], mmap=self.options.mmap)
+
     def _reader_of(self, shard: int, fmt: Format, source: Source) -> Reader:
         if not (source.size or fmt.info.may_be_empty or fmt.info.is_folder):
             self._warn_of_no_bytes(source.path)
             return NoRecords(self._settled or self.options.schema)
-        options = replace(self.options, beside=partial(file_beside, self.storage, source.path))
+        beside = partial(file_beside, self.storage, source.path)
+        options = replace(self.options, beside=beside, as_table=self._format is not None)
         if self._hive is not None:
             options = replace(options, schema=self._hive.without(options.schema))
         settled = None
@@ -358,13 +381,19 @@ class Files:
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
-        opened = alone._open(shard)
-        try:
+        with alone.once(shard) as opened:
             schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
             has_none = has_no_records(schema) or schema.names == RAW_SCHEMA.names
             is_inferred = InferredFrom.of(schema) is not None
             return [] if has_none or (only_stored and is_inferred) else schema.names
+
+    @contextmanager
+    def once(self, shard: int) -> Generator[OpenFile]:
+        """Open a file, and close it afterwards."""
+        opened = self._open(shard)
+        try:
+            yield opened
         finally:
             opened.reader.close()
             opened.source.close()

@@ -17,10 +17,10 @@ from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
+from penstock.manifests.names import storage_for
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
-from penstock.storage.objects import storage_for
 from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
 
@@ -136,9 +136,10 @@ def open(
         place,
         is_folder=is_folder,
         follow_links=follows,
+        as_table=format is not None,
         is_inside=partial(_set_split, split, format, options),
     )
-    if format is None:
+    if sets and format is None:
         paths, skipped = without_foreign(paths, skipped, sets, place, damage)
     call = {
         "source": paths,
@@ -150,7 +151,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": folders_with_keys(source, paths) if hive is None else hive,
+        "hive": bool(sets) and folders_with_keys(source, paths) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": None if storage is None and isinstance(place, LocalStorage) else place,
         "format_options": options,

@@ -152,6 +152,7 @@ def _from_shard(
 ) -> pa.RecordBatch:
     files = dataset.files
     reader = files.reader(shard)
+    files.check_count(shard)
     if files.options.mmap:
         files.check_read(shard)  # pages of a truncated file must not be accessed
     if watch is iter and not lend:

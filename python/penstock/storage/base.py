@@ -10,13 +10,31 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock import _core
-from penstock.errors import UnsupportedError
+from penstock.errors import ChangedError, UnsupportedError, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+class FileState(NamedTuple):
+    """What identifies one state of a file. A storage that does not report one of these leaves it None."""
+
+    size: int
+    etag: str | None = None
+    version: str | None = None
+    modified_ns: int | None = None
+
+    def fits(self, other: FileState) -> bool:
+        """Whether both may be the same state: the size is the same, and the best sign that both have."""
+        if self.size != other.size:
+            return False
+        for mine, its in zip(self[1:], other[1:], strict=True):
+            if mine is not None and its is not None:
+                return mine == its
+        return True
 
 
 class Source(ABC):
@@ -44,6 +62,13 @@ class Source(ABC):
         storage has nothing of that kind."""
         return ""
 
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        """Begin to request ranges that are read soon, each of them once. They are given up when nothing holds the
+        result. None if there is no room for them now. This is for storage with slow access; by default it does
+        nothing."""
+        del starts, lengths
+        return ()
+
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
         access, which reads ahead; by default it does nothing."""
@@ -62,9 +87,13 @@ class Source(ABC):
         All 0 if the storage reports nothing of that kind, or if the file was replaced."""
         return 0, 0, 0, 0
 
+    def file_state(self) -> FileState:
+        """What identifies the state that was opened."""
+        return FileState(self.size)
+
     def state_name(self) -> str | None:
-        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
-        cannot tell. By default it is made of `identity`."""
+        """Names the state of the file beyond doubt: files of this path whose state has the same name have the same
+        bytes. None if the storage cannot tell. By default it is made of `identity`."""
         numbers = self.identity()
         return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
 
@@ -97,6 +126,9 @@ class SourceView(Source):
     def tag(self) -> str:
         return self._source.tag
 
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        return self._source.want(starts, lengths)
+
     def read_in_order(self) -> None:
         self._source.read_in_order()
 
@@ -108,6 +140,9 @@ class SourceView(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return self._source.identity()
+
+    def file_state(self) -> FileState:
+        return self._source.file_state()
 
     def state_name(self) -> str | None:
         return self._source.state_name()
@@ -223,6 +258,21 @@ class Storage(ABC):
         """Whether there is a file with this path."""
         ...
 
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open a file, if it is in this state; else raise ChangedError."""
+        source = self.source(path, mmap=mmap)
+        found = source.file_state()
+        if not state.fits(found):
+            source.close()
+            raise ChangedError("the file is in another state", file=shown(path))
+        return source
+
+    def file_state(self, path: str) -> FileState:
+        """What identifies the state of a file, from a listing or as it is now. Raises FileNotFoundError if there is
+        none."""
+        with closing(self.source(path)) as source:
+            return source.file_state()
+
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""
         with closing(self.source(path)) as source:
@@ -288,6 +338,10 @@ class Storage(ABC):
         """`Source.identity` of a file, as it is or was opened."""
         with closing(self.source(path)) as source:
             return source.identity()
+
+    def listed_bytes(self, path: str) -> int | None:
+        """The size of a file that `look_beside` has found; else None."""
+        del path
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 from penstock import _core
 from penstock.errors import ChangedError, UnsupportedError
 from penstock.storage import append_journal as journal
-from penstock.storage.base import Sink, Source, SourceView, State, Storage, no_longer_names
+from penstock.storage.base import (
+    FileState,
+    Sink,
+    Source,
+    SourceView,
+    State,
+    Storage,
+    no_longer_names,
+)
 from penstock.storage.descriptors import open_file
 from penstock.storage.hidden import is_own
 from penstock.storage.local_sink import Calls, LocalSink, closed_as, openness, sync_path
@@ -105,6 +113,9 @@ class LocalSource(Source):
             return 0, 0, 0, 0
         now = os.stat(self.path)
         return now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+    def file_state(self) -> FileState:
+        return FileState(self.size, modified_ns=self.written_ns)
 
     def was_rewritten(self) -> bool:
         then = self._opened
@@ -227,6 +238,12 @@ class LocalStorage(Storage):
         # Users who may read the file may enter the folder. The owner may always create files in it.
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
+
+    def file_state(self, path: str) -> FileState:
+        if journal.is_there(path) or not os.path.isfile(path):
+            return super().file_state(path)
+        told = os.stat(path)
+        return FileState(told.st_size, modified_ns=told.st_mtime_ns)
 
     def num_bytes(self, path: str) -> int:
         from penstock.storage.folder import size_of  # it imports this module

@@ -28,11 +28,13 @@ from penstock.storage._object_source import (
     Claim,
     ObjectSource,
     identity_of,
+    object_state,
+    state_of,
     translated,
 )
-from penstock.storage.base import Sink, Source, State, Storage
+from penstock.storage.base import FileState, Sink, Source, State, Storage
 from penstock.storage.cache import Cache
-from penstock.storage.hidden import is_own
+from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
 from penstock.storage.urls import is_url, is_web, split_url
@@ -60,8 +62,11 @@ class ObjectStorage(Storage):
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
+        self._listed: dict[str, dict[str, _core.ObjectState]] = {}
+        """The states of the objects of each listing, by the rest of their paths."""
         self._states: dict[str, _core.ObjectState] = {}
         self._heads: OrderedDict[str, _core.Buffer] = OrderedDict()
         self._pid = os.getpid()
@@ -98,20 +103,23 @@ class ObjectStorage(Storage):
         for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
             pass
 
+    def listed_bytes(self, path: str) -> int | None:
+        return self._listings.size(path)
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
-        # With a cache, what follows the first bytes may be on this machine already.
-        size = (
-            HEAD_BYTES
-            if self.cached is not None and (length or 0) > HEAD_BYTES
-            else length or HEAD_BYTES
-        )
+        most = length or HEAD_BYTES
+        if self.cached is not None:
+            most = min(most, HEAD_BYTES)  # what follows may be on this machine already
         is_begun = False
         for path in paths:
             if not is_url(path) or self._is_missing(path):
                 continue
+            listed = self.listed_bytes(path)
+            size = most if listed is None else min(most, max(listed, 1))
             with self._lock:
                 self._forget_after_fork()
-                if path in self._opening or path in self._states:
+                opening = self._opening.get(path)
+                if path in self._states or (opening is not None and opening[2] >= size):
                     is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
@@ -119,7 +127,7 @@ class ObjectStorage(Storage):
             is_begun = True
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim
+                opening = store.first(key, 0, size), claim, size
             with self._lock:
                 self._opening[path] = opening
         return is_begun
@@ -159,8 +167,44 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        source = ObjectSource(self, store, path, key, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        source = ObjectSource(self, store, path, key, state, first, claim)
         return source if self.cached is None else self.cached.view(source, path)
+
+    def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
+        """Open an object by a request for this state only. An older version is read, if the store keeps it."""
+        if not is_url(path) or mmap:
+            return super().pinned(path, state, mmap=mmap)
+        with self._lock:
+            self._forget_after_fork()
+            known, opening = self._states.get(path), self._opening.get(path)
+        if known is None and opening is not None:
+            with translated(path, is_open=True):
+                opening[0].wait()
+            known = opening[0].state
+        if known is None or not state.fits(state_of(known)):
+            with self._lock:
+                self._opening.pop(path, None)
+                self._heads.pop(path, None)
+                self._states[path] = object_state(state)
+        try:
+            return self.source(path)
+        except BaseException:
+            with self._lock:
+                self._states.pop(path, None)
+            raise
+
+    def file_state(self, path: str) -> FileState:
+        if not is_url(path):
+            return self._local.file_state(path)
+        with self._lock:
+            folder = next((one for one in self._listed if path.startswith(one)), None)
+            listed = None if folder is None else self._listed[folder].get(path[len(folder) :])
+        if listed is not None:
+            return state_of(listed)
+        store, key = self.store(path)
+        with translated(path):
+            return state_of(store.head(key))
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
@@ -272,9 +316,9 @@ class ObjectStorage(Storage):
             return self._local.list(folder)
         if is_web(folder):
             return []
-        is_ours = is_own(os.path.basename(folder.rstrip("/")))  # others of our kind change it
+        is_job = os.path.basename(folder.rstrip("/")).startswith(JOB_PREFIX)  # others change it
         folder = folder.rstrip("/") + "/"
-        found = None if is_ours else self._listings.below(folder)
+        found = None if is_job else self._listings.below(folder)
         if found is None:
             store, key = self.store(folder)
             with translated(folder):
@@ -308,9 +352,12 @@ class ObjectStorage(Storage):
         """All objects whose paths begin like this, sorted. They are kept."""
         store, key = self.store(prefix)
         with translated(prefix):
-            found = sorted(_url(prefix, key, name) for name, _ in store.list(key))
+            listed = {name[len(key) :]: state for name, state in store.list(key)}
+        found = sorted((prefix + name, state.size) for name, state in listed.items())
         self._listings.add(prefix, found)
-        return found
+        with self._lock:
+            self._listed[prefix] = listed
+        return [path for path, _ in found]
 
     def _is_missing(self, path: str) -> bool:
         """Whether this is a file of penstock's own, and a listing has shown that there is none."""
@@ -322,6 +369,7 @@ class ObjectStorage(Storage):
             self._states.pop(path, None)
             self._heads.pop(path, None)
             self._opening.pop(path, None)
+            self._listed.clear()
         self._listings.forget(path)
 
     def _forget_after_fork(self) -> None:

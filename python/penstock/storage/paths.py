@@ -6,7 +6,7 @@ import errno
 import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from penstock.storage._patterns import is_pattern, matching
 from penstock.storage.base import Storage, no_longer_names
 from penstock.storage.folder import holds_images, is_companion
 from penstock.storage.hidden import is_own
+from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
 from penstock.storage.objects import ObjectStorage
 from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
@@ -46,7 +47,7 @@ _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 class Expanded(NamedTuple):
     """The result of expanding a source."""
 
-    paths: list[str]
+    paths: Sequence[str]
     skipped: list[SkippedFile]
     """Files in folders and matches of patterns that are not data."""
     sets: list[list[str]]
@@ -298,7 +299,7 @@ def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
 
 def _one_set(paths: list[str], how: _How) -> list[str]:
     """The files of a folder or a pattern, without indexes, as one set. Numbered sets must be complete."""
-    paths = _complete(_without_indexes(paths, how))
+    paths = _complete(_without_indexes(without_manifests(paths, how.storage, how.skipped), how))
     how.sets.append(paths)
     return paths
 

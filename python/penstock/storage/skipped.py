@@ -34,6 +34,7 @@ UNLISTED = "not listed in index.json"
 NO_BYTES = "an empty file, which is not valid in this format"
 NO_IMAGE = "not an image that penstock decodes"
 FOREIGN = "in no known format"
+MANIFEST = "a manifest, which lists shards; it is opened by its own name"
 NO_ROW = "an image that the table does not name"
 
 _LOOKS_LIKE_DATA = (UNFINISHED, DELTA_LOG, CAPTION, LINK, BROKEN_LINK, UNLISTED, FOREIGN)

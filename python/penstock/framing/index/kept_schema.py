@@ -17,7 +17,7 @@ from penstock.columns.types import own_types
 from penstock.contract.format import Format, Options, Writer
 from penstock.contract.opening import open_shard
 from penstock.errors import PenstockError, StaleIndexError, raise_unless_damage, shown
-from penstock.framing.index import ahead, sidecar
+from penstock.framing.index import ahead, opening, sidecar
 from penstock.framing.index._sections import Facts
 from penstock.framing.index.indexing import has_place
 from penstock.framing.index.sampled import sample_of
@@ -120,7 +120,7 @@ def sections_of(
     """The named section of each sidecar that is valid for the current file. For the arguments see `of_files`."""
     if options.index == "never" or not (isinstance(storage, LocalStorage) or is_url(path)):
         return
-    sidecar.begin([path], storage, options.index)
+    opening.begin([path], storage, options.index)
     doubtful: list[dict[str, bytes]] = []
     for kept_at in places_of(shown(path) if is_url(path) else path, options.index):
         with suppress(OSError, StaleIndexError):

@@ -22,9 +22,8 @@ from penstock.framing.index.kept_schema import of_file
 from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
 from penstock.framing.read.framed import FramedReader
+from penstock.manifests.names import expand, storage_for
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import storage_for
-from penstock.storage.paths import expand
 from penstock.verbs.check import textindex
 from penstock.verbs.progress import Progress
 

@@ -16,14 +16,14 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.limits import Limits, limits_from
+from penstock.manifests.names import expand, storage_for
 from penstock.storage import journal
 from penstock.storage.append_journal import resolved
 from penstock.storage.base import Sink, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
-from penstock.storage.objects import storage_for
-from penstock.storage.paths import expand, index_option
+from penstock.storage.paths import index_option
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
 from penstock.verbs.check._saving import How, Saving, saving_of
@@ -106,7 +106,7 @@ def repair(
         index_option(index),
         checked_threads(threads),
     )
-    paths = expand(source, place).paths
+    paths = list(expand(source, place).paths)
     targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
     options = Options(
         limits=limits_from(limits), stores_index=False, format_options=dict(format_options)

@@ -29,11 +29,11 @@ from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits, limits_from, raise_limit
+from penstock.manifests.names import expand, storage_for
 from penstock.overlay.file import has_overlays
 from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import storage_for
-from penstock.storage.paths import expand, reading_index
+from penstock.storage.paths import reading_index
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
 from penstock.verbs.progress import Progress

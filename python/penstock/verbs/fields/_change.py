@@ -100,7 +100,8 @@ def rewritten(
             hint="run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep "
             "the change next to the files too; open(..., overlays=False) drops them",
         )
-    targets = dataset.paths if into is None else _targets(dataset.paths, os.fspath(into))
+    paths = tuple(dataset.paths)
+    targets = paths if into is None else _targets(paths, os.fspath(into))
     index, threads = index_option(how.index), checked_threads(how.threads)
     place = dataset.files.storage
     if into is not None:

@@ -51,7 +51,7 @@ def bake_fields(
     plain = bare(source, storage, storage_options)
     if in_place:
         refuse_in_place(plain)
-    paths, left = plain.paths, list(range(len(plain.paths)))
+    paths, left = tuple(plain.paths), list(range(len(plain.paths)))
     journal = journal_of_baking(paths) if in_place else None
     if journal is not None and journal.is_of_this_job():
         left = left_to_bake(paths, journal)

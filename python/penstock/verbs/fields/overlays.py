@@ -15,6 +15,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.errors import ChangedError, SchemaError
 from penstock.limits import limits_from
+from penstock.manifests.names import expand, storage_for
 from penstock.overlay.file import (
     Overlay,
     OverlayWriter,
@@ -28,8 +29,7 @@ from penstock.overlay.identity import Identity, identity_of
 from penstock.overlay.view import Changes
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import sink_for
-from penstock.storage.objects import refuse_web_target, storage_for
-from penstock.storage.paths import expand
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.urls import real_path
 
 
@@ -76,6 +76,7 @@ def overlays(
     """
     paths, place = _shards(source, storage, storage_options)
     limits = limits_from(None)
+    place.look_beside(paths)
     place.look_beside(paths)
     found: dict[str, list[tuple[str, Overlay]]] = {}
     for path in paths:
@@ -131,6 +132,7 @@ def remove_overlay(
     """
     paths, place = _shards(source, storage, storage_options)
     place.look_beside(paths)
+    place.look_beside(paths)
     kept_at = [path_of(path, name) for path in paths]
     there = {path for shard in paths for path in paths_of(shard, place)}
     removed = [path for path in kept_at if path in there]
@@ -155,7 +157,7 @@ def _shards(
         source = opened(source, storage, storage_options).whole("changing overlays")
         return list(source.paths), source.files.storage
     place = storage or storage_for(source, storage_options)
-    return expand(source, place).paths, place
+    return list(expand(source, place).paths), place
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ def write_overlay(
     storage = dataset.files.storage
     for path in dataset.paths[:1]:
         refuse_web_target(path)
-    _refuse_repeated(schema.names, changes, dataset.paths)
+    _refuse_repeated(schema.names, changes, tuple(dataset.paths))
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
     waiting: list[tuple[int, Sink]] = []

@@ -13,9 +13,8 @@ from penstock.contract.format import Options
 from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order, padding
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
+from penstock.manifests.names import expand, storage_for
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import storage_for
-from penstock.storage.paths import expand
 
 _MOST_NAME = 40
 _UNKNOWN = "not described"

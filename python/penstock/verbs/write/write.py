@@ -31,6 +31,7 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import private_beside
 from penstock.storage.objects import refuse_web_target, storage_for
 from penstock.storage.paths import index_option
+from penstock.verbs.manifest.last import Last
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.names import Names
 from penstock.verbs.write.shards import (
@@ -57,6 +58,7 @@ def write(
     index: bool | str = True,
     overwrite: bool = False,
     exact: bool = False,
+    manifest: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
     storage: Storage | None = None,
@@ -90,6 +92,7 @@ def write(
             if the format cannot hold them. A path is the folder for the sidecars.
         exact: refuse values that the format cannot hold exactly. Otherwise the nearest value is written, such as a
             float32 for a float64 in a TFRecord, and `Summary.notes` reports it.
+        manifest: the path of a manifest to write, last of all: who opens it sees all of the files or nothing.
         threads: the number of threads; None for all cores.
         progress: called with the number of records so far and the total (or None).
         storage: the storage of the files. None for this machine, and for names such as s3://bucket/key.
@@ -114,6 +117,7 @@ def write(
     index = index_option(index)
     given = dict(format_options)
     kind, options = format_and_options(target, format, compression, given, exact=exact)
+    last = Last(manifest, target, storage, storage_options, overwrite=overwrite)
     storage = storage or storage_for(target, storage_options)
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
@@ -144,10 +148,11 @@ def write(
             kept = b""
             if index is not False:
                 kept = incoming.kept or of_written(kind, incoming.schema, options)
-            return shards.commit(kind, names, storage, index, overwrite=overwrite, schema=kept)
+            made = shards.commit(kind, names, storage, index, overwrite=overwrite, schema=kept)
         except BaseException:
             shards.abort()
             raise
+    return last.of(made)
 
 
 def _checked_target(data: Any, path: Any) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from penstock import _core
+from penstock.columns.numbers import as_arrow
 from penstock.contract.format import Chunk, Format, Reader
 from penstock.contract.wrapped import WrappedReader
+from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source
 
 
@@ -27,3 +30,10 @@ class OpenFile(NamedTuple):
         while isinstance(reader, WrappedReader):
             reader = reader.base
         return reader
+
+
+def checksum_of(reader: Reader) -> int:
+    """The CRC-32C of the checksums of all records of a file; 0 if there is no index."""
+    if not isinstance(reader, FramedReader):
+        return 0
+    return _core.Buffer.from_values(as_arrow(reader.index.checksums)).crc32c()

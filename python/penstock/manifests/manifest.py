@@ -1,0 +1,297 @@
+"""An open manifest: the shards of a dataset, read by group, so that a million of them cost no more than are touched."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock import formats
+from penstock.contract.format import Chunk, Options
+from penstock.engine.locks import Lock
+from penstock.errors import ChangedError, FormatError, command, shown
+from penstock.limits import MIB, Limits
+from penstock.manifests.table import (
+    SCHEMA,
+    Footer,
+    Group,
+    check_group,
+    digest_of_place,
+    footer_of,
+    is_absolute,
+    text_scalar,
+)
+from penstock.storage.base import FileState, Source, SourceView, Storage
+from penstock.storage.manifest_mark import KEY, MOST_FOOTER_BYTES, TAIL_BYTES
+from penstock.storage.urls import is_web
+
+_LIMITS = Limits(
+    record_bytes=256 * MIB, batch_bytes=256 * MIB, footer_bytes=MOST_FOOTER_BYTES, nesting=2
+)
+_KEPT_BYTES = 128 * MIB
+"""Groups that were read are kept up to this size."""
+_FORMAT = "parquet"
+
+
+class NoManifestError(FormatError):
+    """The file is a table of another kind."""
+
+
+class Manifest:
+    """An open manifest. Safe to share between threads.
+
+    Args:
+        path: the manifest.
+        storage: where it is, and where its shards are opened.
+        digest: the digest of the facts in its footer, if it was open before.
+
+    Raises:
+        FormatError: it is not a manifest, or what it says is impossible.
+        ChangedError: it is not the one that was open before.
+    """
+
+    def __init__(self, path: str, storage: Storage, digest: bytes | None = None) -> None:
+        self.path = path
+        self.storage = storage
+        source = storage.source(path)
+        try:
+            if source.storage is not None:
+                source = _WithTail(source)
+            self._reader = formats.by_name(_FORMAT).open(
+                source, Options(limits=_LIMITS, as_table=True)
+            )
+        except BaseException:
+            source.close()
+            raise
+        metadata = dict(self._reader.schema.metadata or {})
+        if KEY not in metadata:
+            raise NoManifestError("this is not a manifest of penstock", file=shown(path))
+        self.digest = _digest(metadata[KEY])
+        if digest is not None and digest != self.digest:
+            raise ChangedError(
+                "the manifest was changed since the data was opened",
+                file=shown(path),
+                hint="open the data again",
+            )
+        if not self._reader.schema.remove_metadata().equals(SCHEMA):
+            raise FormatError("the columns are not those of a manifest", file=shown(path))
+        self.footer: Footer = footer_of(metadata[KEY], path)
+        self._chunks: list[Chunk[Any]] = list(self._reader.chunks())
+        if len(self._chunks) != len(self.footer.records) or not self._chunks:
+            raise FormatError(
+                "the manifest has another number of row groups than its footer says",
+                file=shown(path),
+                expected=len(self.footer.records),
+                found=len(self._chunks),
+            )
+        self._shards = _starts([chunk.num_records for chunk in self._chunks])
+        self._records = _starts(self.footer.records)
+        self.is_moved = digest_of_place(path) != self.footer.place
+        """Whether it lies elsewhere than where it was written, so that the states of its shards say nothing."""
+        self._groups: OrderedDict[int, Group] = OrderedDict()
+        self._lock = Lock()
+
+    @classmethod
+    def found(cls, path: str, storage: Storage) -> Manifest | None:
+        """The manifest of this name; None if the file only has the mark somewhere in its footer."""
+        try:
+            return cls(path, storage)
+        except NoManifestError:
+            return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        path = self.path if "://" in self.path else os.path.abspath(self.path)
+        return Manifest, (path, self.storage, self.digest)
+
+    @property
+    def num_shards(self) -> int:
+        return int(self._shards[-1])
+
+    @property
+    def num_records(self) -> int:
+        return int(self._records[-1])
+
+    @property
+    def paths(self) -> Paths:
+        """The names of the shards. They are read when they are needed."""
+        return Paths(self)
+
+    def groups(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table of the shards by row group, in order, with their full names: the columns of SCHEMA. For plans
+        over all shards. 16,384 shards take about 2 MB."""
+        for batch in self.stored():
+            for name in ("path", "index"):
+                place = SCHEMA.get_field_index(name)
+                batch = batch.set_column(place, SCHEMA.field(name), self._full(batch.column(place)))
+            yield batch
+
+    def first_shard(self, group: int) -> int:
+        """The number of the first shard of a row group."""
+        return int(self._shards[group])
+
+    def stored(self) -> Iterator[pa.RecordBatch]:
+        """Yield the table as it is stored, by row group."""
+        for number in range(len(self._chunks)):
+            yield self._read(number).batch
+
+    def locate(self, records: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The shard of each record, and the record's number in that shard. Reads only the groups with these records."""
+        groups = np.searchsorted(self._records, records, "right") - 1
+        shards, local = np.empty_like(groups), np.empty_like(records)
+        for number in np.unique(groups).tolist():
+            group, chosen = self._group(number), groups == number
+            places = np.searchsorted(group.firsts, records[chosen], "right") - 1
+            shards[chosen] = group.first_shard + places
+            local[chosen] = records[chosen] - group.firsts[places]
+        return shards, local
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """The number of each shard's first record, then the number of all records: int64[shards + 1]."""
+        every = range(len(self._chunks))
+        firsts = [self._read(number, ["first_record"]) for number in every]
+        return np.concatenate([*(group.firsts for group in firsts), self._records[-1:]])
+
+    def value(self, shard: int, name: str) -> Any:
+        """One value of a shard."""
+        number = int(np.searchsorted(self._shards, shard, "right")) - 1
+        group = self._group(number)
+        return group.column(name)[shard - group.first_shard].as_py()
+
+    def name(self, shard: int) -> str:
+        """The path of a shard."""
+        return self._name(self.value(shard, "path"))
+
+    def state(self, shard: int) -> FileState:
+        """The state of a shard when the manifest was made."""
+        return FileState(
+            *(self.value(shard, name) for name in ("bytes", "etag", "version", "modified_ns"))
+        )
+
+    def expected(self, shard: int) -> FileState:
+        """The state in which a shard must be. If it was moved with the manifest, only its size is known."""
+        state, stored = self.state(shard), self.value(shard, "path")
+        is_moved = self.is_moved and self._name(stored) != stored
+        return FileState(state.size) if is_moved else state
+
+    def open(self, shard: int, *, mmap: bool = False) -> Source:
+        """Open a shard, in the state that is listed. If the manifest was moved, only the size is compared.
+
+        Raises:
+            ChangedError: the shard was changed since the manifest was made.
+        """
+        path, state = self.name(shard), self.expected(shard)
+        try:
+            if state == FileState(state.size):
+                return _of_size(self.storage.source(path, mmap=mmap), state.size)
+            return self.storage.pinned(path, state, mmap=mmap)
+        except (ChangedError, FileNotFoundError) as error:
+            what = "changed" if isinstance(error, ChangedError) else "removed"
+            raise ChangedError(
+                f"the shard was {what} since the manifest {shown(self.path)} was made",
+                file=shown(path),
+                hint=f"{command('penstock', 'manifest', shown(self.path), '--refresh')}, which lists it as it is now",
+            ) from None
+
+    def close(self) -> None:
+        self._reader.close()
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def _group(self, number: int) -> Group:
+        with self._lock:
+            if (found := self._groups.get(number)) is not None:
+                self._groups.move_to_end(number)
+                return found
+            found = self._groups[number] = self._read(number)
+            kept = sum(group.batch.nbytes for group in self._groups.values())
+            while kept > _KEPT_BYTES and len(self._groups) > 1:
+                kept -= self._groups.popitem(last=False)[1].batch.nbytes
+            return found
+
+    def _read(self, number: int, columns: Sequence[str] | None = None) -> Group:
+        batch = self._reader.decode(self._chunks[number], None, columns)
+        first, count = int(self._records[number]), self.footer.records[number]
+        if columns is None:
+            check_group(batch, first, count, self.path)
+        return Group(int(self._shards[number]), batch)
+
+    def _name(self, stored: str) -> str:
+        if stored.startswith("/") or "://" in stored:
+            return stored
+        return self._folder + stored
+
+    @property
+    def _folder(self) -> str:
+        path = self.path.partition("?")[0] if is_web(self.path) else self.path
+        return os.path.join(os.path.dirname(path), "")
+
+    def _full(self, paths: Any) -> Any:
+        folder, nothing = text_scalar(self._folder), text_scalar("")
+        joined: Any = pc.binary_join_element_wise(folder, paths, nothing)
+        return pc.if_else(is_absolute(paths), paths, joined)
+
+
+class Paths(Sequence[str]):
+    """The names of the shards of a manifest, in order."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Paths, (self.manifest,)
+
+    def __len__(self) -> int:
+        return self.manifest.num_shards
+
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> str: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[str]: ...
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return [self.manifest.name(shard) for shard in range(*key.indices(len(self)))]
+        return self.manifest.name(range(len(self))[key])
+
+    def __iter__(self) -> Iterator[str]:
+        for batch in self.manifest.groups():
+            yield from batch.column("path").to_pylist()
+
+
+class _WithTail(SourceView):
+    """A manifest in a store, whose last bytes are requested once."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source)
+        self._start = max(source.size - TAIL_BYTES, 0)
+        self._tail = source.read(self._start, source.size - self._start)
+
+    def read(self, start: int, length: int) -> Any:
+        if start >= self._start:
+            inside = start - self._start
+            return self._tail.slice(inside, max(min(length, len(self._tail) - inside), 0))
+        return self._source.read(start, length)
+
+
+def _of_size(source: Source, size: int) -> Source:
+    if source.size == size:
+        return source
+    source.close()
+    raise ChangedError("the file has another size", file=source.path)
+
+
+def _starts(counts: Sequence[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.asarray(counts, np.int64))]).astype(np.int64)
+
+
+def _digest(text: bytes) -> bytes:
+    import hashlib  # costs 3 ms at import, and is rarely needed
+
+    return hashlib.blake2b(text, digest_size=16).digest()

@@ -1,0 +1,68 @@
+"""Expands a caller's source to its shards, if it may be the name of a manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.manifests.manifest import Manifest
+from penstock.storage import objects, paths
+from penstock.storage.base import Storage
+from penstock.storage.cache import Cache
+from penstock.storage.manifest_mark import has_mark, names_one_file
+from penstock.storage.paths import Expanded
+from penstock.storage.urls import is_url
+
+
+def expand(
+    source: Any,
+    storage: Storage,
+    *,
+    is_folder: bool = False,
+    follow_links: bool = False,
+    as_table: bool = False,
+) -> Expanded:
+    """The files that `source` names: those that a manifest lists, or else what `storage.paths.expand` finds.
+
+    Args:
+        as_table: read a manifest as a file like others.
+
+    Raises:
+        FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
+        FormatError: the manifest is damaged.
+    """
+    manifest = None
+    if isinstance(source, (str, os.PathLike)) and not (as_table or is_folder):
+        manifest = manifest_at(os.fsdecode(source), storage)  # pyright: ignore[reportUnknownArgumentType]
+    if manifest is not None:
+        return Expanded(manifest.paths, [], [], None)
+    return paths.expand(source, storage, is_folder=is_folder, follow_links=follow_links)
+
+
+def storage_for(
+    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+) -> Storage:
+    """The storage of a source as a user names it. A manifest on this machine may list objects of stores."""
+    place = objects.storage_for(source, options, cache)
+    if isinstance(source, (str, os.PathLike)) and not is_url(os.fsdecode(source)):  # pyright: ignore[reportUnknownArgumentType]
+        manifest = manifest_at(os.fsdecode(source), place)  # pyright: ignore[reportUnknownArgumentType]
+        if manifest is not None and manifest.footer.has_objects:
+            return objects.ObjectStorage(options, cache)
+    return place
+
+
+def manifest_at(path: str, storage: Storage) -> Manifest | None:
+    """The manifest of this name; None if there is no such file, or it is another kind of file."""
+    if not names_one_file(path, storage):
+        return None
+    try:
+        source = storage.source(path)
+    except (FileNotFoundError, KeyError):
+        return None  # the caller finds out why
+    try:
+        if not has_mark(source):
+            return None
+    finally:
+        source.close()
+    return Manifest.found(path, storage)

@@ -1,0 +1,1 @@
+"""`manifest` lists the shards of a dataset in one file."""
