@@ -99,7 +99,9 @@ class ObjectStorage(Storage):
         if url.scheme == "s3":
             options, found = resolved(options)
             credentials = credentials or found
-        return _core.RemoteStore(url.container, options, credentials=credentials)
+        return _core.RemoteStore(
+            url.container, options, credentials=credentials, **self.options.times
+        )
 
     def is_here(self, path: str) -> bool:
         return not is_url(path)
