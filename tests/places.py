@@ -25,6 +25,12 @@ class ObjectPath:
 
     __str__ = __fspath__
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ObjectPath) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(self._url)
+
     def __repr__(self) -> str:
         return f"ObjectPath({self._url!r})"
 

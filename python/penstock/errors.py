@@ -123,6 +123,12 @@ class PenstockError(Exception):
         return _rebuild, (type(self), self.message, {n: getattr(self, n) for n in _FIELDS})
 
 
+def raise_unless_damage(error: Exception) -> None:
+    """Raise an error that is not about the bytes of a file: they could not be read, or were changed meanwhile."""
+    if isinstance(error, (StorageError, ChangedError)):
+        raise error
+
+
 def _rebuild(kind: type[PenstockError], message: str, facts: dict[str, Any]) -> PenstockError:
     return kind(message, **facts)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from steps import Case, Cases
 
 import penstock as ps
+from penstock.storage import LocalStorage
 from remote.servers.nginx import Nginx, nginx
 from remote.servers.seaweed import Seaweed, seaweed
 
@@ -110,22 +111,33 @@ def writing_to_a_web_server() -> Case:
     return Case(lambda: ps.write({"id": [4]}, f"{web().endpoint}/x.tfrecord"), advised)
 
 
-def overlays_of_an_object() -> Case:
+def changing_an_object_in_place() -> Case:
     def advised() -> None:
-        ps.convert(opened(), NAME, overwrite=True)
-        ps.add_fields(NAME, {"score": [4, 5, 6]}, into="new.tfrecord")
-        assert ps.open("new.tfrecord")[2] == {"id": 3, "score": 6}
+        target = f"s3://{bucket()}/new.tfrecord"
+        options = store().options()
+        ps.add_fields(
+            opened(), {"score": 4}, into=target, overwrite=True, target_storage_options=options
+        )
+        assert opened(target)[2] == {"id": 3, "score": 4}
+        ps.add_fields(target, {"more": 5}, storage_options=options, overwrite=True)
+        assert opened(target)[2] == {"id": 3, "score": 4, "more": 5}
 
-    return Case(lambda: ps.add_fields(opened(), {"score": [4, 5, 6]}), advised)
+    return Case(lambda: ps.add_fields(opened(), {"score": 4}, in_place=True), advised)
 
 
-def rewriting_an_object() -> Case:
+def appending_to_an_object() -> Case:
     def advised() -> None:
-        ps.convert(opened(), "here.tfrecord")
-        ps.drop_fields("here.tfrecord", ["id"], in_place=True)
-        assert ps.open("here.tfrecord", raw=True).to_table().num_rows == 3
+        options, target = store().options(), f"s3://{bucket()}/set/train-{{shard:05d}}.tfrecord"
+        ps.write({"id": [1]}, target, shard_records=1, overwrite=True, storage_options=options)
+        pattern = f"s3://{bucket()}/set/train-*.tfrecord"
+        ps.append({"id": [2]}, pattern, storage_options=options)
+        ps.append({"id": [3]}, f"s3://{bucket()}/set/", storage_options=options)
+        assert ids(opened(pattern)) == [1, 2, 3]
 
-    return Case(lambda: ps.drop_fields(opened(), ["id"], in_place=True), advised)
+    def fails() -> None:
+        ps.append({"id": [4]}, stored(), storage_options=store().options())
+
+    return Case(fails, advised)
 
 
 def a_target_in_a_store() -> Case:
@@ -134,7 +146,10 @@ def a_target_in_a_store() -> Case:
         store().client.put(f"{bucket()}/here.parquet", Path("here.parquet").read_bytes())
         assert ids(opened(f"s3://{bucket()}/here.parquet")) == [1, 2, 3]
 
-    return Case(lambda: ps.convert(written(), f"s3://{bucket()}/here.parquet"), advised)
+    here = LocalStorage()
+    return Case(
+        lambda: ps.write({"id": [1]}, f"s3://{bucket()}/here.parquet", storage=here), advised
+    )
 
 
 def a_folder_of_images_in_a_store() -> Case:
@@ -176,10 +191,8 @@ CASES: Cases = {
     "'leave out mmap=True'": an_object_in_memory,
     "'pass the address of each file'": a_pattern_of_addresses,
     "'write to this machine, or to s3://, gs:// or az://'": writing_to_a_web_server,
-    "'copy the object to this machine with penstock.convert, and change the copy'": (
-        overlays_of_an_object,
-        rewriting_an_object,
-    ),
+    "'into= with another name writes new objects; without into= and in_place= the change is stored next to the objects, as an overlay'": changing_an_object_in_place,
+    "\"append to the folder or to a pattern such as 'train-*.tfrecord', which makes a new shard\"": appending_to_an_object,
     "'write a file of another format, such as a tar, or a folder on this machine'": a_folder_of_images_in_a_store,
     "'write to a file on this machine, and upload it'": a_target_in_a_store,
     "'AWS_SECRET_ACCESS_KEY and its like in the environment, or storage_options={…, \"pickle_secrets\": True}'": secrets_in_a_pickle,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.contract.format import Format
 from places import ObjectPath, Place
 from remote.servers.seaweed import Seaweed
 
@@ -46,8 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         told = getattr(item, "callspec", None)
         if told is None or told.params.get("place") != "object":
             continue
-        fmt = told.params.get("fmt")
-        if fmt is not None and fmt.info.name not in FAST and "take" not in item.name:
+        used = [one.info.name for one in told.params.values() if isinstance(one, Format)]
+        if not set(used) <= set(FAST) and "take" not in item.name:
             item.add_marker(pytest.mark.stress)
 
 
@@ -57,6 +58,6 @@ def _folders_are_local(request: pytest.FixtureRequest) -> None:
     told = getattr(request.node, "callspec", None)
     if told is None or told.params.get("place") != "object":
         return
-    fmt = told.params.get("fmt")
-    if fmt is not None and fmt.info.is_folder:
+    used = [one for one in told.params.values() if isinstance(one, Format)]
+    if any(fmt.info.is_folder for fmt in used):
         pytest.skip("folders are written to this machine only")

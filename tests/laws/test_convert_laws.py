@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,8 @@ from test_laws import written
 import penstock as ps
 from penstock.contract.format import Format
 from penstock.payloads.images import image_sizes
-from reading import index_of
+from places import Place, at
+from reading import sidecar_of
 
 RECORDS = 60
 # These formats can hold any columns that one of them writes; the other formats can hold only some.
@@ -43,14 +43,14 @@ def as_tfrecord_has_it(value: Any) -> Any:
 @each_source
 @each_target
 def test_a_conversion_keeps_all_values_or_is_refused(
-    source: Format, target: Format, tmp_path: Path
+    source: Format, target: Format, place: Place
 ) -> None:
     records = table_of(source).slice(0, RECORDS)
     if source.info.name == "recordio":
         records = records.drop_columns(["id"])  # up to 2**64, beyond signed numbers
-    path = written(source, tmp_path, records, "source")
-    before = set(tmp_path.iterdir())
-    to = str(tmp_path / f"target{target.info.extensions[0]}")
+    path = written(source, place, records, "source")
+    before = set(place.rglob("*"))
+    to = str(place / f"target{target.info.extensions[0]}")
     try:
         made = ps.convert(path, to, format=target.info.name, prove=True)
     except ps.SchemaError as error:
@@ -64,7 +64,7 @@ def test_a_conversion_keeps_all_values_or_is_refused(
         )
         assert ".penstock-part" not in str(error)
         # The only new file is the index of the file that was read.
-        assert set(tmp_path.iterdir()) - before <= {index_of(path)}
+        assert set(place.rglob("*")) - before <= {at(sidecar_of(path))}
         return
     assert made.num_records == RECORDS
     found, wanted = columns(ps.open(to)), columns(ps.open(path))

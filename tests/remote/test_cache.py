@@ -283,11 +283,8 @@ def test_a_signed_address_is_cached_without_its_query(tmp_path: Path, nginx: Ngi
         assert cache.usage().num_blocks == 2  # a new signature, the same object
     for path in (tmp_path / "c").iterdir():
         data = path.read_bytes()
-        assert (
-            SIGNATURE.encode() not in data
-            and SECRET.encode() not in data
-            and b"?" not in data[-200:]
-        )
+        for secret in (SIGNATURE, SECRET, "sig=", "expires="):
+            assert secret.encode() not in data
     assert SIGNATURE not in repr(cache) + repr(cache.usage()) + "".join(os.listdir(tmp_path / "c"))
 
 

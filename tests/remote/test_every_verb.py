@@ -42,7 +42,7 @@ def verbs() -> Iterator[tuple[str, Callable[..., Any]]]:
 def test_each_verb_takes_a_storage_and_its_options(name: str, function: Callable[..., Any]) -> None:
     takes = set(inspect.signature(function).parameters)
     assert {"storage", "storage_options"} <= takes
-    if takes & SOURCES and takes & TARGETS and name != "append":
+    if takes & SOURCES and takes & TARGETS:
         assert {"target_storage", "target_storage_options"} <= takes
 
 
@@ -126,7 +126,7 @@ def test_commands_change_fields_in_a_store(url: str, words: list[str], prefix: s
     assert run("fields", "bake", url, "--into", new, *words, *target).status == 0
     assert run("fields", "remove", url, "a", *words).status == 0
     assert f"{COUNT} records" in run("verify", new, *words).out
-    assert "a " in run("head", new, "-n", "1", *words).out
+    assert " a\n" in run("head", new, "-n", "1", *words).out
     assert run("repair", url, "--into", f"s3://{prefix}/b/", *words, *target).status == 0
     refused = run("fields", "drop", url, "text", "--in-place", *words)
     assert refused.status == 1 and "--into" in refused.err
@@ -169,3 +169,47 @@ def test_repaired_objects_stay_in_their_folders(
         tmp_path / "a/x.tfrecord",
         tmp_path / "b/x.tfrecord",
     ]
+
+
+def test_splits_sorted_and_unique_records_go_into_a_store(
+    url: str, prefix: str, seaweed: Seaweed, words: list[str]
+) -> None:
+    options = seaweed.options()
+    both: dict[str, Any] = {"storage_options": options, "target_storage_options": options}
+    shares = {"train": 0.75, "val": 0.25}
+    made = ps.write_splits(url, f"s3://{prefix}/s/{{split}}-{{shard}}.tfrecord", shares, **both)
+    assert [made[name].num_records for name in shares] == [COUNT * 3 // 4, COUNT // 4]
+    assert made["val"].paths == (f"s3://{prefix}/s/val-00000.tfrecord",)
+    assert made["val"].num_bytes == len(seaweed.client.get(f"{prefix}/s/val-00000.tfrecord"))
+    parts = ps.split(url, shares, storage_options=options)
+    for name, part in parts.items():
+        found = ps.open(f"s3://{prefix}/s/", split=name, storage_options=options)
+        assert found.to_table() == part.to_table()
+
+    ps.sort(url, "id", descending=True, into=f"s3://{prefix}/down.parquet", **both)
+    found = ps.open(f"s3://{prefix}/down.parquet", storage_options=options).to_table()
+    assert found["id"].to_pylist() == [*range(COUNT)][::-1]
+    twice = [f"s3://{prefix}/down.parquet"] * 2
+    ps.dedupe(twice, "id", into=f"s3://{prefix}/once.arrow", num_shards=2, **both)
+    found = ps.open(f"s3://{prefix}/once-*.arrow", storage_options=options).to_table()
+    assert found["id"].to_pylist() == [*range(COUNT)][::-1]
+
+    target = [word.replace("--storage", "--target-storage") for word in words]
+    for line in (
+        f"split {url} --into s3://{prefix}/c/{{split}}.tfrecord",
+        f"sort {url} --by id --into s3://{prefix}/c/up.parquet",
+        f"dedupe {url} --columns id --into s3://{prefix}/c/unique.tfrecord",
+        f"convert {url} s3://{prefix}/c/all.tfrecord",
+        f"convert {url} s3://{prefix}/c/some.parquet --where id<7 --num-shards 2",
+        f"append {url} s3://{prefix}/s/val-{{shard}}.tfrecord",
+    ):
+        done = run(*line.split(), *words, *target)
+        assert done.status == 0, done.err
+        assert f"s3://{prefix}/" in done.out
+
+
+def test_a_dataset_is_written_into_a_store(url: str, prefix: str, seaweed: Seaweed) -> None:
+    options = {"storage_options": seaweed.options()}
+    ps.write(ps.open(url, **options).filter("id < 7"), f"s3://{prefix}/few.tar", **options)
+    found = ps.open(f"s3://{prefix}/few.tar", **options)
+    assert len(found) == 7

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.storage.objects import ObjectStorage
 from remote.servers.seaweed import Seaweed
 
 COUNT = 600
@@ -134,14 +135,15 @@ def test_an_overlay_that_exists_is_not_overwritten(url: str, options: dict[str, 
 def test_overlays_of_a_folder_are_found_by_one_listing(
     options: dict[str, Any], prefix: str, seaweed: Seaweed
 ) -> None:
-    table = {"id": range(60)}
-    ps.write(table, f"s3://{prefix}/x.tfrecord", num_shards=20, **options)
-    numbered = f"s3://{prefix}/x@20.tfrecord"
-    ps.add_fields(numbered, {"score": np.arange(60)}, **options)
-    ds = ps.open(numbered, **options)
-    assert ds.to_table()["score"].to_pylist() == list(range(60))
-    storage: Any = ds.files.storage
-    assert len(storage._listings) == 1
+    count = 40
+    ps.write({"id": range(count)}, f"s3://{prefix}/x.tfrecord", num_shards=count, **options)
+    numbered = f"s3://{prefix}/x@{count}.tfrecord"
+    ps.add_fields(numbered, {"score": np.arange(count)}, **options)
+    storage = ObjectStorage(seaweed.options())
+    assert len(ps.overlays(numbered, storage=storage)[0].shards) == count
+    # A listing, an overlay each, and the first shard, which is begun.
+    assert storage.store(numbered)[0].stats()["requests"] <= count + 2
+    assert ps.open(numbered, **options).to_table()["score"].to_pylist() == list(range(count))
 
 
 def test_fields_are_added_from_anywhere_to_anywhere(

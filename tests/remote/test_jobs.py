@@ -90,28 +90,23 @@ def test_from_here_into_a_store_and_back(
 
 
 def test_from_one_store_into_another(
-    source: Path,
-    tmp_path: Path,
-    prefix: str,
-    seaweed: Seaweed,
-    rclone: Seaweed,
-    options: dict[str, str],
+    source: Path, tmp_path: Path, prefix: str, rclone: Seaweed, options: dict[str, str]
 ) -> None:
-    ps.convert(source, f"s3://{prefix}/x.tfrecord", target_storage_options=options)
+    ps.convert(source, f"s3://{prefix}/x.parquet", target_storage_options=options)
+    ps.convert(source, tmp_path / "x.parquet")
     with rclone.bucket() as bucket:
         with pytest.warns(UserWarning, match="locks are weak"):
             ps.convert(
-                f"s3://{prefix}/x.tfrecord",
-                f"s3://{bucket}/y.parquet",
+                f"s3://{prefix}/x.parquet",
+                f"s3://{bucket}/y.tfrecord",
                 storage_options=options,
                 target_storage_options=rclone.options(),
                 shard_records=150,
             )
-        ps.convert(source, tmp_path / "x.tfrecord")
-        ps.convert(tmp_path / "x.tfrecord", tmp_path / "y.parquet", shard_records=150)
+        ps.convert(tmp_path / "x.parquet", tmp_path / "y.tfrecord", shard_records=150)
         found = {n: rclone.client.get(f"{bucket}/{n}") for n in rclone.client.keys(bucket)}
-        shards = {n: body for n, body in found.items() if not n.startswith(".")}
-    assert shards == {p.name: p.read_bytes() for p in tmp_path.glob("y-*.parquet")}
+    shards = {n: body for n, body in found.items() if not n.startswith(".")}
+    assert shards == {p.name: p.read_bytes() for p in tmp_path.glob("y-*.tfrecord")}
     assert all(name.endswith(".penstock") for name in found.keys() - shards.keys())
 
 
@@ -192,15 +187,17 @@ def stopped_after(shards: int, *words: object, **more: object) -> None:
 
 @pytest.mark.usefixtures("environment")
 def test_finished_shards_are_not_read_again(
-    source: Path, tmp_path: Path, prefix: str, seaweed: Seaweed, proxy: FaultProxy
+    prefix: str, seaweed: Seaweed, proxy: FaultProxy
 ) -> None:
-    ps.convert(source, f"s3://{prefix}/in/x.tfrecord", num_shards=SHARDS)
-    name, target = f"s3://{prefix}/in/x@{SHARDS}.tfrecord", f"s3://{prefix}/out/y.parquet"
+    rng = np.random.default_rng(1)
+    large = {"id": list(range(COUNT)), "blob": [rng.bytes(40_000) for _ in range(COUNT)]}
+    ps.write(large, f"s3://{prefix}/in/x.parquet", num_shards=SHARDS)
+    name, target = f"s3://{prefix}/in/x@{SHARDS}.parquet", f"s3://{prefix}/out/y.tfrecord"
     through = seaweed.options(proxy.endpoint)
     stopped_after(2, name, target)
     first = objects(seaweed, f"{prefix}/out")
     assert [n for n in sorted(first) if n.startswith("y")] == [
-        f"y-0000{n}-of-00004.parquet" for n in range(2)
+        f"y-0000{n}-of-00004.tfrecord" for n in range(2)
     ]
     journal = [n for n in first if n.startswith(".penstock-convert-")]
     assert {os.path.basename(n) for n in journal} == {
@@ -208,12 +205,13 @@ def test_finished_shards_are_not_read_again(
     }  # fmt: skip
     proxy.forget()
     ps.convert(name, target, num_shards=SHARDS, storage_options=through)
-    whole = len(seaweed.client.get(f"{prefix}/in/x-00000-of-00004.tfrecord"))
+    whole = len(seaweed.client.get(f"{prefix}/in/x-00000-of-00004.parquet"))
     for shard in range(2):
-        assert proxy.sent(f"x-0000{shard}-of") < whole / 2, "its first bytes only, for its schema"
-    (tmp_path / "here").mkdir()
-    ps.convert(source, tmp_path / "here" / "y.parquet", num_shards=SHARDS)
-    assert objects(seaweed, f"{prefix}/out") == files(tmp_path / "here")
+        assert proxy.sent(f"x-0000{shard}-of") < whole / 2, "its first and last bytes only"
+        assert proxy.sent(f"x-0000{shard + 2}-of") > whole / 2
+    before = objects(seaweed, f"{prefix}/out")
+    ps.convert(name, target, num_shards=SHARDS, overwrite=True)
+    assert objects(seaweed, f"{prefix}/out") == before
 
 
 @pytest.mark.usefixtures("environment")

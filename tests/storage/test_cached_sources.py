@@ -43,7 +43,7 @@ class Remote(Source):
         self.asked.append((start, length))
         return _core.Buffer.from_bytes(self._data[start : start + length])
 
-    def tag(self) -> str | None:
+    def state_name(self) -> str | None:
         return self._tag
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import penstock as ps
 from penstock.storage.local_sink import TEMPORARY_SUFFIX, temporary_beside
-from penstock.verbs.fields import fields
+from penstock.verbs.fields import bake as baking
 from penstock.verbs.fields.rewrite_journal import Journal
 from reading import index_of
 
@@ -146,7 +146,7 @@ def test_a_shard_that_was_restored_no_longer_belongs_to_the_job(
 def test_fields_kept_since_a_killed_bake_are_baked_and_not_lost(three: list[str]) -> None:
     ps.add_fields(three, {"x": np.arange(9)})
     bake = lambda: ps.bake_fields(three, in_place=True)  # noqa: E731
-    killed_after(0, bake, fields, "remove_overlays")
+    killed_after(0, bake, baking, "remove_overlays")
     ps.add_fields(three, {"y": np.arange(9) * 2})
     wanted = [{"id": n, "text": f"text {n}", "x": n, "y": 2 * n} for n in range(9)]
     assert [row for path in three for row in ps.open(path)] == wanted
@@ -169,7 +169,7 @@ def test_a_bake_killed_before_it_removed_the_last_overlay_ends_with_no_overlay(
 ) -> None:
     ps.add_fields(three, {"x": np.arange(9)})
     pattern = str(Path(three[0]).parent / "a-*.tfrecord")
-    killed_after(2, lambda: ps.bake_fields(pattern, in_place=True), fields, "remove_overlays")
+    killed_after(2, lambda: ps.bake_fields(pattern, in_place=True), baking, "remove_overlays")
     made = ps.bake_fields(pattern, in_place=True)
     assert made.num_records == 9
     assert [row["x"] for row in ps.open(pattern)] == list(range(9))

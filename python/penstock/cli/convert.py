@@ -19,6 +19,7 @@ from penstock.cli.options import (
     values_of,
     where_option,
 )
+from penstock.cli.stores import target_storage_option
 from penstock.cli.writing import datasets_of, source_of
 
 
@@ -34,6 +35,7 @@ Examples:
   penstock convert train.arrow val.arrow --sample 0.1
   penstock convert train.arrow rest.arrow --sample-rest 0.1
   penstock convert 'part-*.tfrecord' all.tfrecord --num-shards 8
+  penstock convert 'train-*.tar' s3://bucket/train.parquet --num-shards 8
   penstock convert --json train.arrow train.tfrecord --shuffle 7 --overwrite
 """,
 )
@@ -83,6 +85,7 @@ Examples:
 @click.option("--manifest", metavar="MANIFEST", help="Write a manifest of the files, last of all.")
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(*OF_RECORDS)
+@target_storage_option
 @json_option
 def command(
     source: tuple[str, ...],
@@ -96,6 +99,7 @@ def command(
     key: str | None,
     columns: list[str] | None,
     threads: int | None,
+    target_storage_options: dict[str, str] | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -103,7 +107,8 @@ def command(
 
     It joins files (SOURCE may be several), divides them (--num-shards), samples, filters and shuffles.
 
-    Files get their names when all of them are complete. If a conversion was killed, repeat the
+    Files get their names when all of them are complete, in an object store each when it is complete.
+    If a conversion was killed, repeat the
     command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard:05d} in
     a name is replaced by the file's number. A folder gets one file for each file of SOURCE.
     """
@@ -139,6 +144,7 @@ def command(
             threads=threads,
             progress=progress,
             write_options=written,
+            target_storage_options=target_storage_options,
             **pairs,
         )
     output.show_summary(made, as_json, datasets_of(data))

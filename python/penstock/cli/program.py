@@ -42,6 +42,7 @@ COMMANDS = {
     "plan": "Show which records each rank reads in training, and what is dropped.",
     "bench": "Measure on your data which format, image codec and order suit it.",
     "demo": "A tour on generated data, with measured figures.",
+    "cache": "Show or clear the folder that keeps parts of objects in stores.",
     "formats": "List the formats, those of other packages too, and what each can do.",
     "completion": "Print shell completion for bash, zsh and fish.",
 }

@@ -9,6 +9,7 @@ import click
 
 import penstock as ps
 from penstock.cli.options import OF_RECORDS, one_or_many, opened, reading, values_of
+from penstock.cli.stores import target_storage_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,7 +28,6 @@ READING_DEFAULTS = {
     "limits": None,
     "dialect": "protobuf",
     "infer": None,
-    "storage_options": None,
 }
 
 _OPTIONS = (
@@ -53,6 +53,7 @@ _OPTIONS = (
         "--exact", is_flag=True, help="Refuse values that the format cannot hold exactly."
     ),
     reading(*OF_RECORDS),
+    target_storage_option,
 )
 
 
@@ -79,11 +80,15 @@ def writing(*, shard_bytes: bool = True) -> Callable[[Function], Function]:
 def source_of(source: Sequence[str], options: dict[str, Any]) -> Any:
     """Remove the reading options from `options`, and return the source: a Dataset opened with them, or a path.
 
-    A path is returned if there are no reading options. Payloads can then be copied from TFRecord to TFRecord unparsed.
+    A path is returned if there are no reading options, and `options` keep those of its store. Payloads can then be
+    copied from TFRecord to TFRecord unparsed.
     A command keeps the options that it passes to the API itself out of `options`.
     """
     reads = {word: options.pop(word, default) for word, default in READING_DEFAULTS.items()}
-    return one_or_many(source) if reads == READING_DEFAULTS else opened(source, **reads)
+    if reads == READING_DEFAULTS:
+        return one_or_many(source)
+    reads["storage_options"] = options.pop("storage_options", None)
+    return opened(source, **reads)
 
 
 def datasets_of(source: Any) -> tuple[ps.Dataset, ...]:

@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from penstock.columns.selection import Projection
 from penstock.contract.format import Chunk, Reader
-from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, StaleIndexError
+from penstock.errors import (
+    FormatError,
+    LimitError,
+    PenstockError,
+    SchemaError,
+    StaleIndexError,
+    raise_unless_damage,
+)
 
 _FEW_RECORDS = 64
 """How many records are read in one call after a bad record. The number doubles until the next bad record."""
@@ -123,6 +130,7 @@ def parts_around(reader: Reader, chunk: Chunk[Any], columns: Projection = None) 
             yield found
             done = found[1]
     except PenstockError as error:  # not about a single record
+        raise_unless_damage(error)
         yield done, chunk.num_records, error
 
 

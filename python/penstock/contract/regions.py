@@ -11,7 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from penstock.errors import FormatError, PenstockError, TruncatedError, UnsupportedError
+from penstock.errors import (
+    FormatError,
+    PenstockError,
+    TruncatedError,
+    UnsupportedError,
+    raise_unless_damage,
+)
 from penstock.storage.base import Source
 
 MOST = 100
@@ -136,6 +142,7 @@ def constant(data: bytes, start: int, name: str, expected: bytes) -> Region:
 
 def damaged(error: PenstockError, start: int, end: int) -> Region:
     """The region for an error: from the byte that the error names, but not before `start`, to `end`."""
+    raise_unless_damage(error)
     at = start if error.byte is None else min(max(error.byte, start), max(start, end))
     said = ", ".join(f"{w} {getattr(error, w)}" for w in ("expected", "found") if getattr(error, w))
     is_valid = isinstance(error, UnsupportedError)

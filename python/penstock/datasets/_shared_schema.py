@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.columns.inferred import InferredFrom, files
 from penstock.datasets._one_set import refuse_disjoint
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, raise_unless_damage
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.payloads.example.inference import in_common
 from penstock.storage.base import Storage
@@ -62,7 +62,8 @@ def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> 
                 continue
             is_all = number + 1 == len(paths)
             common = in_common(found, InferredFrom(num_records, is_all, files(number + 1)))
-        except (PenstockError, OSError):
+        except (PenstockError, OSError) as error:
+            raise_unless_damage(error)
             break  # reported when the file is read
         if num_records >= _SAMPLED_RECORDS:
             break
@@ -80,7 +81,8 @@ def _with_known_types(num_files: int, first: pa.Schema, schema_of: SchemaOf) -> 
             break
         try:
             alone = schema_of(number)
-        except (PenstockError, OSError):
+        except (PenstockError, OSError) as error:
+            raise_unless_damage(error)
             break  # reported when the file is read
         for field in alone:
             if field.name in places and not pa.types.is_null(field.type):

@@ -39,7 +39,7 @@ from penstock.datasets.open_file import OpenFile, checksum_of
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
-from penstock.framing.index import blocks, kept_schema, sidecar
+from penstock.framing.index import blocks, kept_schema, opening, sidecar
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.manifests.manifest import Paths
 from penstock.overlay.overlays import Overlays
@@ -82,6 +82,7 @@ class Files(Unlisted):
         )
         if isinstance(self.paths, tuple):  # what a manifest lists is not looked for
             storage.look_beside(paths)
+            opening.begin_listed(paths[:AHEAD_FILES], storage, options.index)
         self._overlays: Overlays | None = None
         if overlays and not options.raw:
             self._overlays = Overlays(paths, storage, options.limits) or None
@@ -190,7 +191,7 @@ class Files(Unlisted):
         is_framed = any(isinstance(one, FramedFormat) for one in formats)
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
         if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
-            sidecar.begin(paths, self.storage, self.options.index)
+            opening.begin(paths, self.storage, self.options.index)
         else:
             self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
 

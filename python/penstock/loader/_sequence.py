@@ -10,7 +10,6 @@ from __future__ import annotations
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from penstock.columns.joined import join
 from penstock.datasets.take import reordered
 from penstock.engine.locks import Lock
+from penstock.errors import raise_unless_damage
 from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sources import Records, Taken
 from penstock.loader.stats import Clock
@@ -112,9 +112,10 @@ class Reading:
         depend on the number of records."""
         taken: Taken | None = None
         if len(parts) > 1 and sum(map(len, numbers)) <= LOADER_TOGETHER_RECORDS:
-            # On an error, the batches are read one by one below, so that the right batch raises it.
-            with suppress(Exception):
+            try:
                 taken = self._source.take(np.concatenate(numbers), clock, views=self._views)
+            except Exception as error:  # noqa: BLE001  read one by one below, so that the right batch raises it
+                raise_unless_damage(error)  # a store that failed once is not asked again
         if taken is None:
             for part, asked in zip(parts, numbers, strict=True):
                 yield self.take(plan, part, asked, clock)

@@ -36,8 +36,8 @@ from penstock.storage.cache import Cache
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FIRST_BYTES = 64 << 10
-"""The bytes whose checksum belongs to the key."""
+_FIRST_BYTES = 16 << 10
+"""The bytes whose checksum belongs to the key. An open never requests fewer."""
 _BULK_BYTES = 1 << 20
 """If a read needs so many bytes of a block, it requests the whole block."""
 _BULK_IN_ORDER = 64 << 10

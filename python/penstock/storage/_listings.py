@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from penstock.engine.locks import Lock
-from penstock.storage.hidden import SIDECAR_SUFFIX, hidden
+from penstock.storage.hidden import SIDECAR_SUFFIX, hidden, is_own
 
 _MOST_OTHERS = 16
 """Names with a common start are listed together if at most this many times as many names can have that start."""
@@ -18,18 +18,28 @@ class Listings:
 
     def __init__(self) -> None:
         self._found: dict[str, list[str] | None] = {}
+        self._own: dict[str, int] = {}
+        """The size of each of penstock's own files."""
         self._lock = Lock()
 
-    def add(self, prefix: str, paths: Sequence[str] | None) -> None:
-        """Add a listing: the sorted paths of all files that begin with `prefix`."""
+    def add(self, prefix: str, found: Sequence[tuple[str, int]] | None) -> None:
+        """Add a listing: the sorted paths and sizes of all files that begin with `prefix`."""
         with self._lock:
-            self._found[prefix] = None if paths is None else list(paths)
+            self._found[prefix] = None if found is None else [path for path, _ in found]
+            own = ((path, size) for path, size in found or () if is_own(os.path.basename(path)))
+            self._own.update(own)
+
+    def size(self, path: str) -> int | None:
+        """The size of one of penstock's own files, if it was listed."""
+        with self._lock:
+            return self._own.get(path)
 
     def forget(self, path: str) -> None:
         """Forget the listings in which this file would be."""
         with self._lock:
             for prefix in [prefix for prefix in self._found if path.startswith(prefix)]:
                 del self._found[prefix]
+            self._own.pop(path, None)
 
     def covers(self, start: str) -> bool:
         """Whether all files that begin with `start` were listed, or may not be listed."""

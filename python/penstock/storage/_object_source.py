@@ -243,9 +243,11 @@ class ObjectSource(Source):
         return identity_of(self._state)
 
     def state_name(self) -> str | None:
+        version, etag = self._state.version, self._state.etag
         # Two states of an object may have the same weak ETag.
-        is_weak = self._state.version is None and (self._state.etag or "").startswith("W/")
-        return None if is_weak else super().state_name()
+        if version is None and (etag is None or etag.startswith("W/")):
+            return None
+        return f"{version or ''} {etag or ''}"
 
     def first_bytes(self) -> _core.Buffer:
         return self._blocks.first_bytes()

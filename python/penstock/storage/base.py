@@ -85,8 +85,8 @@ class Source(ABC):
         return FileState(self.size)
 
     def state_name(self) -> str | None:
-        """Names the state of the file: files of this path with the same tag have the same bytes. None if the storage
-        cannot tell. By default it is made of `identity`."""
+        """Names the state of the file beyond doubt: files of this path whose state has the same name have the same
+        bytes. None if the storage cannot tell. By default it is made of `identity`."""
         numbers = self.identity()
         return "-".join(f"{number:x}" for number in numbers) if any(numbers) else None
 
@@ -328,6 +328,10 @@ class Storage(ABC):
         """`Source.identity` of a file, as it is or was opened."""
         with closing(self.source(path)) as source:
             return source.identity()
+
+    def listed_bytes(self, path: str) -> int | None:
+        """The size of a file that `look_beside` has found; else None."""
+        del path
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether

@@ -6,6 +6,8 @@ import os
 
 SIDECAR_SUFFIX = ".penstock"
 TEMPORARY_SUFFIX = ".penstock-tmp"
+JOB_PREFIX = ".penstock-"
+"""How the names of files and folders of running jobs begin."""
 _NAME_BYTES = 255
 """The longest file name on most file systems, in bytes."""
 

@@ -34,7 +34,7 @@ from penstock.storage._object_source import (
 )
 from penstock.storage.base import FileState, Sink, Source, State, Storage
 from penstock.storage.cache import Cache
-from penstock.storage.hidden import is_own
+from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
 from penstock.storage.urls import is_url, is_web, split_url
@@ -62,7 +62,8 @@ class ObjectStorage(Storage):
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
         self._listed: dict[str, dict[str, _core.ObjectState]] = {}
         """The states of the objects of each listing, by the rest of their paths."""
@@ -102,20 +103,23 @@ class ObjectStorage(Storage):
         for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
             pass
 
+    def listed_bytes(self, path: str) -> int | None:
+        return self._listings.size(path)
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
-        # With a cache, what follows the first bytes may be on this machine already.
-        size = (
-            HEAD_BYTES
-            if self.cached is not None and (length or 0) > HEAD_BYTES
-            else length or HEAD_BYTES
-        )
+        most = length or HEAD_BYTES
+        if self.cached is not None:
+            most = min(most, HEAD_BYTES)  # what follows may be on this machine already
         is_begun = False
         for path in paths:
             if not is_url(path) or self._is_missing(path):
                 continue
+            listed = self.listed_bytes(path)
+            size = most if listed is None else min(most, max(listed, 1))
             with self._lock:
                 self._forget_after_fork()
-                if path in self._opening or path in self._states:
+                opening = self._opening.get(path)
+                if path in self._states or (opening is not None and opening[2] >= size):
                     is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
@@ -123,7 +127,7 @@ class ObjectStorage(Storage):
             is_begun = True
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim
+                opening = store.first(key, 0, size), claim, size
             with self._lock:
                 self._opening[path] = opening
         return is_begun
@@ -311,9 +315,9 @@ class ObjectStorage(Storage):
             return self._local.list(folder)
         if is_web(folder):
             return []
-        is_ours = is_own(os.path.basename(folder.rstrip("/")))  # others of our kind change it
+        is_job = os.path.basename(folder.rstrip("/")).startswith(JOB_PREFIX)  # others change it
         folder = folder.rstrip("/") + "/"
-        found = None if is_ours else self._listings.below(folder)
+        found = None if is_job else self._listings.below(folder)
         if found is None:
             store, key = self.store(folder)
             with translated(folder):
@@ -348,11 +352,11 @@ class ObjectStorage(Storage):
         store, key = self.store(prefix)
         with translated(prefix):
             listed = {name[len(key) :]: state for name, state in store.list(key)}
-        found = sorted(prefix + name for name in listed)
+        found = sorted((prefix + name, state.size) for name, state in listed.items())
         self._listings.add(prefix, found)
         with self._lock:
             self._listed[prefix] = listed
-        return found
+        return [path for path, _ in found]
 
     def _is_missing(self, path: str) -> bool:
         """Whether this is a file of penstock's own, and a listing has shown that there is none."""

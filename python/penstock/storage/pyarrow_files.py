@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -30,9 +31,55 @@ WRITE_BYTES = 1 << 20
 """Small pieces are collected up to this size before they are written."""
 
 
+_MOST_FAILURES = 16
+
+
+class _Failures:
+    """The last errors that reading for pyarrow raised, by path, because pyarrow may replace an error of its file by one
+    that has only its text."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, BaseException] = {}
+        self._lock = Lock()
+
+    @contextmanager
+    def noted(self, path: str) -> Generator[None, None, None]:
+        try:
+            yield
+        except BaseException as error:
+            with self._lock:
+                self._last.pop(path, None)
+                self._last[path] = copy(error)  # without its traceback, which holds the file
+                if len(self._last) > _MOST_FAILURES:
+                    del self._last[next(iter(self._last))]
+            raise
+
+    def behind(self, error: BaseException, path: str) -> BaseException | None:
+        """The error of the file whose text is in an error of pyarrow."""
+        with self._lock:
+            found = self._last.get(path)
+            if found is None or type(found).__name__ not in str(error):
+                return None
+            return self._last.pop(path)
+
+
+_FAILURES = _Failures()
+
+
 @contextmanager
 def translated(path: str) -> Generator[None, None, None]:
-    """Translate pyarrow's errors about the bytes of `path` to penstock's."""
+    """Translate pyarrow's errors about the bytes of `path` to penstock's. An error of storage stays the same."""
+    try:
+        with _translated(path):
+            yield
+    except FormatError as error:
+        if error.__cause__ is None or (cause := _FAILURES.behind(error.__cause__, path)) is None:
+            raise
+        raise cause from None
+
+
+@contextmanager
+def _translated(path: str) -> Generator[None, None, None]:
     try:
         yield
     except PenstockError as error:
@@ -109,7 +156,8 @@ class PositionedFile:
         length = left if length < 0 else min(length, left)
         if length == 0:
             return b""
-        data = self._source.read(self._at, length).to_bytes()
+        with _FAILURES.noted(self._source.path):
+            data = self._source.read(self._at, length).to_bytes()
         self._at += len(data)
         return data
 
@@ -199,7 +247,8 @@ class Splice:
             start, left = self._ranges.pop()
             count = left if length < 0 else min(length, left)
             if count:
-                parts.append(self._data.range(start, count))
+                with _FAILURES.noted(self._data.source.path):
+                    parts.append(self._data.range(start, count))
             if count < left:
                 self._ranges.append((start + count, left - count))
             length -= count if length > 0 else 0

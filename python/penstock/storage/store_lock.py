@@ -62,10 +62,11 @@ class StoreLock:
             raise self._refused() from None
         self._number = number
         for other in self._numbers():
-            if other > number or (other < number and self._lives(other, probe)):
+            is_dead = other < number and (other in there[-1:] or not self._lives(other, probe))
+            if other != number and not is_dead:
                 self._remove()
                 raise self._refused()
-            if other < number:
+            if is_dead:
                 self._storage.remove(self._path(other))
         if self._storage.load(self._path(number), _MOST_BYTES) != self._text:
             raise self._refused()  # another process replaced it, in a store that ignores the condition

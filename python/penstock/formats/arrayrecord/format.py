@@ -40,7 +40,13 @@ from penstock.contract.format import (
     Writer,
 )
 from penstock.contract.regions import Region
-from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
+from penstock.errors import (
+    FormatError,
+    PenstockError,
+    SchemaError,
+    UnsupportedError,
+    raise_unless_damage,
+)
 from penstock.formats.arrayrecord._footer import SIGNATURE, read_extents, unpack, unsigned
 from penstock.formats.tfrecord.format import decoder_of
 from penstock.framing.read.chunks import SAMPLE_BYTES
@@ -134,6 +140,7 @@ class ArrayRecordReader(Reader):
             try:
                 frames = self._unpack(np.array([one]))[:left]
             except PenstockError as error:
+                raise_unless_damage(error)
                 if everything and self._options.damage == "error":
                     raise error.at(file=self._path) from None
                 continue

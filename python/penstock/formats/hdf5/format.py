@@ -45,7 +45,7 @@ from penstock.contract.format import (
 )
 from penstock.contract.regions import Region
 from penstock.engine.locks import Lock
-from penstock.errors import FormatError, PenstockError, SchemaError
+from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.formats.hdf5._about_groups import one_table
 from penstock.formats.hdf5._direct import direct
 from penstock.formats.hdf5._file import (
@@ -148,7 +148,7 @@ class Hdf5Format(Format):
         yield from file_regions(source, record, options.limits)
         try:
             num_records = self.open(source, options).num_records
-        except PenstockError:
+        except (FormatError, SchemaError, UnsupportedError):
             return  # the datasets do not form a table, so there are no records to count
         check_record(record, num_records)
 

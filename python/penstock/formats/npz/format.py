@@ -33,7 +33,13 @@ from penstock.contract.format import (
     check_record,
 )
 from penstock.contract.regions import Region
-from penstock.errors import ChecksumError, PenstockError, SchemaError, UnsupportedError
+from penstock.errors import (
+    ChecksumError,
+    PenstockError,
+    SchemaError,
+    UnsupportedError,
+    raise_unless_damage,
+)
 from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz._columns import table_of
 from penstock.formats.npz._comment import SCHEMA_COMMENT
@@ -113,7 +119,8 @@ class NpzFormat(Format):
         yield from archive(source, record, options.limits)
         try:
             num_records = self.open(source, options).num_records
-        except PenstockError:
+        except PenstockError as error:
+            raise_unless_damage(error)
             return  # the arrays do not form a table, so there are no records to count
         check_record(record, num_records)
 

@@ -16,8 +16,8 @@ from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_types
 from penstock.contract.format import Format, Options, Writer
 from penstock.contract.opening import open_shard
-from penstock.errors import PenstockError, StaleIndexError, shown
-from penstock.framing.index import ahead, sidecar
+from penstock.errors import PenstockError, StaleIndexError, raise_unless_damage, shown
+from penstock.framing.index import ahead, opening, sidecar
 from penstock.framing.index._sections import Facts
 from penstock.framing.index.indexing import has_place
 from penstock.framing.index.sampled import sample_of
@@ -120,7 +120,7 @@ def sections_of(
     """The named section of each sidecar that is valid for the current file. For the arguments see `of_files`."""
     if options.index == "never" or not (isinstance(storage, LocalStorage) or is_url(path)):
         return
-    sidecar.begin([path], storage, options.index)
+    opening.begin([path], storage, options.index)
     doubtful: list[dict[str, bytes]] = []
     for kept_at in places_of(shown(path) if is_url(path) else path, options.index):
         with suppress(OSError, StaleIndexError):
@@ -179,7 +179,8 @@ def _is_of_changed(
             return False
         reader: Any = open_shard(opened(source), source, Options(raw=True, index=options.index))
         return getattr(reader, "has_index", False) and getattr(reader.index, name) == kept[name]
-    except PenstockError:
+    except PenstockError as error:
+        raise_unless_damage(error)
         return False
     finally:
         source.close()

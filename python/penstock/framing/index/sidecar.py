@@ -14,7 +14,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,7 +25,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.contract.format import SkippedRegion
-from penstock.errors import ChangedError, StaleIndexError, UnsupportedError, shown
+from penstock.errors import ChangedError, StaleIndexError, UnsupportedError
 from penstock.framing.index import _sections as sections
 from penstock.framing.index._index_cache import cache_folder, make_room
 from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
@@ -34,10 +34,6 @@ from penstock.storage.hidden import SIDECAR_SUFFIX, hidden
 from penstock.storage.local import LocalSource, LocalStorage, sink_for
 from penstock.storage.urls import is_url
 
-WHOLE_BYTES = 1 << 20
-"""The bytes of a sidecar that one request of an object store asks for."""
-_INDEXED_HEAD_BYTES = 32 << 10
-"""The first bytes of an object that are read if it has a sidecar."""
 _POINT = struct.Struct("<QQII")
 _WINDOW_BYTES = 32 << 10
 # At most one record in this many may be missing from a saved sidecar.
@@ -137,19 +133,6 @@ def path_for(data_path: str, folder: str | None, suffix: str = SIDECAR_SUFFIX) -
     digest = hashlib.blake2b(full.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
     name = f"{os.path.basename(full)}.{digest}"
     return hidden(os.path.join(folder, name), suffix)
-
-
-def begin(paths: Sequence[str], storage: Storage, kept: str) -> None:
-    """Begin to open files of a storage with slow access, and to read their sidecars. With a sidecar, few bytes of the
-    file are needed."""
-    if storage.reads_at_once is None:
-        return
-    for path in paths:
-        name = shown(path) if is_url(path) else path
-        places = [] if kept == "never" else [path_for(name, folder) for folder in folders(kept)]
-        here = any(not is_url(place) and storage.exists(place) for place in places)
-        is_begun = here or storage.begin(list(filter(is_url, places)), WHOLE_BYTES)
-        storage.begin([path], _INDEXED_HEAD_BYTES if is_begun else None)
 
 
 def folders(kept: str | None) -> tuple[str | None, ...]:

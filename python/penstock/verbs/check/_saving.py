@@ -61,6 +61,10 @@ class Saving:
     def index(self) -> Index | None:
         raise NotImplementedError
 
+    def abort(self) -> None:
+        """Stop the writer after an error: end its threads, and close its temporary files."""
+        raise NotImplementedError
+
 
 class _Framed(Saving):
     """Saves the records of a framed file by copying their frames."""
@@ -131,6 +135,10 @@ class _Framed(Saving):
     def index(self) -> Index | None:
         return None if self._writer is None else self._writer.index()
 
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
+
 
 def _copy(writer: FramedWriter, framing: Framing, found: Found) -> None:
     for part in found.parts:
@@ -176,6 +184,10 @@ class _Chunks(Saving):
         done = self._each(writer.write)
         writer.close()
         return done
+
+    def abort(self) -> None:
+        if self._writer is not None:
+            self._writer.abort()
 
     def index(self) -> Index | None:
         return self._writer.index() if isinstance(self._writer, FramedWriter) else None

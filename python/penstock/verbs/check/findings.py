@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.contract.format import Chunk, Format, Reader
 from penstock.contract.report import Finding, kind_of
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import PenstockError, SchemaError, raise_unless_damage
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Source
 
@@ -54,7 +54,9 @@ def found_in(
     chunk: Chunk[Any] | None = None,
     num_records: int | None = None,
 ) -> Finding:
-    """Return the finding for an error about some records of a chunk, or about the whole file."""
+    """Return the finding for an error about some records of a chunk, or about the whole file. An error of storage is
+    raised: nothing is known about bytes that could not be read."""
+    raise_unless_damage(error)
     record = error.record
     if record is None and chunk is not None:
         record = chunk.first_record

@@ -268,6 +268,7 @@ class _Work:
             with self._index_ahead(made, sink, target):
                 sink.commit(target if target != begun else None)
         except BaseException as error:
+            saving.abort()
             sink.abort()
             if isinstance(error, PenstockError) and error.file == begun:
                 error.file = target  # the caller does not know the hidden name

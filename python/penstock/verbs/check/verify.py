@@ -95,6 +95,8 @@ def verify(
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
         SchemaError: the only file can be read only with an option, such as `group="data/*"`. The error names it. One
             of several files is a finding, and the others are checked.
+        ChangedError: a file was changed while it was read.
+        StorageError: a store did not deliver all bytes, of which nothing is known then.
 
     Example:
         >>> import penstock as ps
@@ -204,7 +206,7 @@ def _compared(source: Source, index: Index, start: int, end: int) -> Iterable[Ta
             _differs(source, index, *span, message)
             for span in blocks.differing(source, index.blocks, start, end)
         ]
-    except PenstockError as error:  # the file was changed meanwhile
+    except PenstockError as error:
         found = [found_in(error, source.path, start, end)]
     return [Tally(0, tuple(found), 0)]
 
@@ -230,7 +232,7 @@ def _scanned(scan: DamageScan, task: Any) -> Iterable[Tally]:
     try:
         for found in scan.run(task):
             yield tally_of(found)
-    except PenstockError as error:  # the file was changed meanwhile
+    except PenstockError as error:
         place = error.byte or 0
         yield Tally(0, (found_in(error, error.file or "", place, place),), 0)
 

@@ -16,7 +16,6 @@ from penstock.columns.canonical import canonical
 from penstock.columns.numbers import as_numpy
 from penstock.columns.refusals import refuse_twins
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
 from penstock.verbs.progress import Meter
@@ -45,11 +44,6 @@ def without_places(dataset: Dataset) -> list[str] | None:
     places = dataset.files.info(0).added_columns
     names = [name for name in dataset.schema.names if name not in places]
     return None if len(names) == len(dataset.schema.names) else names
-
-
-def opened(source: Any) -> Dataset:
-    """Return the source as a dataset."""
-    return source if isinstance(source, Dataset) else open_dataset(source)
 
 
 def numbered(dataset: Dataset, source: Any) -> tuple[Dataset, Any]:

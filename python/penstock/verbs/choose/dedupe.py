@@ -12,12 +12,13 @@ import numpy as np
 from penstock import describe
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import opened
+from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,
     groups,
     numbered,
-    opened,
     without_places,
 )
 from penstock.verbs.convert.choice import Choice
@@ -45,6 +46,10 @@ def dedupe(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:
     """Write the records of a dataset without duplicates. The first of equal records is kept. The order of the records
@@ -64,7 +69,8 @@ def dedupe(
         into: the target, as for `convert`.
         columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
-        write_options, format_options: as for `convert`.
+        write_options, storage, storage_options, target_storage,
+        target_storage_options, format_options: as for `convert`.
 
     Returns:
         A Summary of the written files. Its notes tell how many records were left out, and how many of these have no
@@ -100,8 +106,12 @@ def dedupe(
         progress=progress,
         write_options=write_options,
         format_options=format_options,
+        storage=storage,
+        storage_options=storage_options,
+        target_storage=target_storage,
+        target_storage_options=target_storage_options,
     )
-    dataset = opened(source)
+    dataset = opened(source, storage, storage_options)
     named = columns if by is None else by
     keys = without_places(dataset) if named is None else checked_columns(dataset, named, "by")
     dataset, source = numbered(dataset, source)

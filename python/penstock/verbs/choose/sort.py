@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.contract.summary import Summary
+from penstock.datasets.open import opened
+from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,
     numbered,
-    opened,
     values_of,
 )
 from penstock.verbs.choose._order import order_by
@@ -39,6 +40,10 @@ def sort(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:
     """Write the records of a dataset in the order of the values of a column. Records with equal values keep their
@@ -56,7 +61,8 @@ def sort(
         descending: the largest values first.
         columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
-        write_options, format_options: as for `convert`.
+        write_options, storage, storage_options, target_storage,
+        target_storage_options, format_options: as for `convert`.
 
     Returns:
         A Summary of the written files.
@@ -88,8 +94,12 @@ def sort(
         progress=progress,
         write_options=write_options,
         format_options=format_options,
+        storage=storage,
+        storage_options=storage_options,
+        target_storage=target_storage,
+        target_storage_options=target_storage_options,
     )
-    dataset = opened(source)
+    dataset = opened(source, storage, storage_options)
     keys = checked_columns(dataset, by, "by")
     dataset, source = numbered(dataset, source)
     table = values_of(dataset, keys, threads, meter_of(progress, dataset))

@@ -13,15 +13,16 @@ import numpy as np
 
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import opened
 from penstock.orders.keys import Draw, checked_seed, permuted
-from penstock.storage.folder import size_of
+from penstock.storage.base import Storage
+from penstock.storage.objects import storage_for
 from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,
     draws,
     groups,
     numbered,
-    opened,
 )
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.convert import How, write_chosen
@@ -41,6 +42,8 @@ def split(
     seed: int = 0,
     stratify: str | None = None,
     threads: int | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Dataset]:
     """Divide a dataset into parts that have no record in common. No data is copied.
 
@@ -57,6 +60,7 @@ def split(
         stratify: a column. The records of each of its values are divided by the shares, exactly. Not together with
             `by`.
         threads: the number of threads; None for all cores.
+        storage, storage_options: as for `open`.
 
     Returns:
         A Dataset for each split, with the records in the order of the files.
@@ -73,7 +77,8 @@ def split(
         >>> {name: len(part) for name, part in parts.items()}
         {'train': 8, 'val': 2}
     """
-    found, dataset = _numbers(source, shares, by, seed, stratify, threads)[:2]
+    dataset = opened(source, storage, storage_options)
+    found, dataset = _numbers(dataset, source, shares, by, seed, stratify, threads)[:2]
     return {name: dataset.subset(part) for name, part in found.items()}
 
 
@@ -97,6 +102,10 @@ def write_splits(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
+    storage: Storage | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage: Storage | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> dict[str, Summary]:
     """Divide a dataset as `split` does, and write each split to separate files.
@@ -143,7 +152,8 @@ def write_splits(
     for name in shares:
         if "/" in name or "\\" in name or "{" in name or name.startswith("."):
             raise ValueError(f"the name of the split {name!r} cannot be a part of a file's name")
-    found, dataset, source = _numbers(source, shares, by, seed, stratify, threads)
+    dataset = opened(source, storage, storage_options)
+    found, dataset, source = _numbers(dataset, source, shares, by, seed, stratify, threads)
     pattern = pattern.replace("{shard}", "{shard:05d}")
     pieces = [Piece(pattern.replace("{split}", name), len(part)) for name, part in found.items()]
     how = How(
@@ -160,23 +170,32 @@ def write_splits(
         progress=progress,
         write_options=write_options,
         format_options=format_options,
+        storage=storage,
+        storage_options=storage_options,
+        target_storage=target_storage,
+        target_storage_options=target_storage_options,
     )
     numbers = np.concatenate(list(found.values()))
     whole = write_chosen(source, pattern, Choice(numbers=numbers), how, pieces)
     check_unchanged(dataset)
-    return dict(zip(shares, _by_piece(whole, pieces, Cut(num_shards, shard_records)), strict=True))
+    cut, place = Cut(num_shards, shard_records), storage_for(pattern, target_storage_options)
+    made = _by_piece(whole, pieces, cut, target_storage or place)
+    return dict(zip(shares, made, strict=True))
 
 
-def _by_piece(whole: Summary, pieces: Sequence[Piece], cut: Cut) -> Iterator[Summary]:
+def _by_piece(
+    whole: Summary, pieces: Sequence[Piece], cut: Cut, place: Storage
+) -> Iterator[Summary]:
     """Yield the summary of each piece of a job."""
     paths = iter(whole.paths)
     for piece in pieces:
         files = tuple(islice(paths, len(cut.edges(piece.num_records)) - 1))
-        made = Summary(files, piece.num_records, sum(map(size_of, files)), whole.notes)
+        made = Summary(files, piece.num_records, sum(map(place.num_bytes, files)), whole.notes)
         yield with_note_of_order(made, piece.target)
 
 
 def _numbers(
+    dataset: Dataset,
     source: Any,
     shares: Mapping[str, float],
     by: str | Sequence[str] | None,
@@ -189,7 +208,6 @@ def _numbers(
     seed = checked_seed(seed)
     if by is not None and stratify is not None:
         raise ValueError("stratify= and by= cannot be combined; use one of them")
-    dataset = opened(source)
     asked = stratify if by is None else by
     option = "stratify" if by is None else "by"
     columns = [] if asked is None else checked_columns(dataset, asked, option)

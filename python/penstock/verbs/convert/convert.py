@@ -31,7 +31,7 @@ from penstock.verbs.convert._run import Writing, run, run_by_bytes
 from penstock.verbs.convert._store_run import run_by_bytes_in_store, run_in_store
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
-from penstock.verbs.convert.parts import Cut, Piece, common_folder, plan, plan_pieces
+from penstock.verbs.convert.parts import Cut, OutputFile, Piece, common_folder, plan, plan_pieces
 from penstock.verbs.convert.store_journal import alone_with
 from penstock.verbs.inspect.stats import stats
 from penstock.verbs.manifest.last import Last
@@ -248,8 +248,6 @@ def write_chosen(
         pieces: parts of the records, each of which is written to separate files; empty for one target.
     """
     to = os.fspath(target)
-    refuse_web_target(to)
-    storage = how.target_storage or storage_for(to, how.target_storage_options)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),
@@ -264,8 +262,7 @@ def write_chosen(
     _refuse_contradictions(asked, options, is_folder, how)
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
-    if kind.info.is_folder and not storage.changes_in_place:
-        storage.folder_sink(to)  # refuses
+    storage = _target_storage(to, kind, how)
     dataset = opened(source, kind, options, how.source, whole_records=whole_records)
     place, folders = _folders(to, is_folder, pieces)
     with _alone(storage, to, place, folders) as lock:
@@ -289,12 +286,32 @@ def write_chosen(
             parts = plan_pieces(reading, kind, pieces, cut)
         else:
             parts = plan(reading, kind, to, is_folder, cut, how.compression)
-        whole = {"prove": how.prove, "overwrite": how.overwrite}
-        if lock is None:
-            made = run(parts, to, place, reading, writing, meter, **whole)
-        else:
-            made = run_in_store(parts, to, place, reading, writing, meter, lock, **whole)
+        made = _run(parts, to, place, reading, writing, meter, lock, how)
         return made if pieces else with_note_of_order(made, to)
+
+
+def _run(
+    parts: list[OutputFile],
+    to: str,
+    place: str,
+    reading: Reading,
+    writing: Writing,
+    meter: Meter,
+    lock: StoreLock | None,
+    how: How,
+) -> Summary:
+    whole = {"prove": how.prove, "overwrite": how.overwrite}
+    if lock is None:
+        return run(parts, to, place, reading, writing, meter, **whole)
+    return run_in_store(parts, to, place, reading, writing, meter, lock, **whole)
+
+
+def _target_storage(to: str, kind: Format, how: How) -> Storage:
+    refuse_web_target(to)
+    storage = how.target_storage or storage_for(to, how.target_storage_options)
+    if kind.info.is_folder and not storage.changes_in_place:
+        storage.folder_sink(to)  # refuses
+    return storage
 
 
 def _place(to: str, format: str | None) -> tuple[str, bool]:

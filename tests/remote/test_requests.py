@@ -1,0 +1,206 @@
+"""How many requests work on objects makes: exactly as many as docs/reference/object-stores.md says, and no more than
+planned: two for an object before its sample, one more for a footer; two for each object of a set, and six more."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from remote.servers.fault_proxy import FaultProxy
+from remote.servers.seaweed import Seaweed
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "object-stores.md"
+RECORDS = 100
+SHARDS = 10
+EACH = 52
+ROW = re.compile(r"^\| (?P<what>[^|]+) \| (?P<counts>[\d |–]+) \|$", re.MULTILINE)
+
+
+def documented() -> dict[str, list[int | None]]:
+    """The counts of each row of the tables in the section "Requests"."""
+    text = PAGE.read_text("utf-8").split("\n## Requests\n")[1].split("\n## ")[0]
+    rows = {row["what"].strip(): row["counts"].split("|") for row in ROW.finditer(text)}
+    return {
+        what: [int(n) if n.strip().isdigit() else None for n in counts]
+        for what, counts in rows.items()
+    }
+
+
+FORMATS = {
+    "TFRecord": "x.tfrecord",
+    "TFRecord, gzip": "x.tfrecord.gz",
+    "tar": "x.tar",
+    "RecordIO": "x.rec",
+    "MessagePack": "x.msgpack",
+    "beton": "x.beton",
+    "npy": "x.npy",
+    "npz": "x.npz",
+    "HDF5": "x.h5",
+    "Parquet": "x.parquet",
+    "Arrow": "x.arrow",
+}
+
+
+class Counted:
+    """A store whose requests are counted."""
+
+    def __init__(self, proxy: FaultProxy, place: str, options: dict[str, str]) -> None:
+        self.proxy = proxy
+        self.place = place
+        self.options = options
+
+    def url(self, name: str) -> str:
+        return f"s3://{self.place}/{name}"
+
+    def open(self, name: Any) -> ps.Dataset:
+        source = self.url(name) if isinstance(name, str) else [self.url(one) for one in name]
+        return ps.open(source, storage_options=self.options)
+
+    def requests(self, work: Callable[[], Any]) -> int:
+        """The requests of some work, with those that it began and did not wait for."""
+        self.settle()
+        self.proxy.forget()
+        kept = work()
+        self.settle()
+        del kept
+        return self.proxy.count()
+
+    def settle(self) -> None:
+        """Wait until nothing is on its way."""
+        since, count = time.monotonic(), -1
+        while time.monotonic() - since < 0.15:
+            seen = self.proxy.requests()
+            if len(seen) != count or not all(one.ended for one in seen):
+                since, count = time.monotonic(), len(seen)
+            time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def proxy(seaweed: Seaweed) -> Iterator[FaultProxy]:
+    with FaultProxy(seaweed.endpoint) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store(
+    proxy: FaultProxy,
+    seaweed: Seaweed,
+    prefix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Counted:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return Counted(proxy, prefix, seaweed.options(proxy.endpoint))
+
+
+def records(name: str) -> pa.Table:
+    rng = np.random.default_rng(0)
+    blobs = pa.array([rng.bytes(10_000) for _ in range(RECORDS)])
+    if name == "x.rec":
+        return pa.table({"data": blobs})
+    if name == "x.npy":
+        return pa.table({"data": rng.random(RECORDS * 1250)})
+    if name in ("x.npz", "x.h5", "x.beton"):
+        numbers = pa.array(rng.integers(0, 255, RECORDS * 10_000, np.uint8))
+        values = pa.FixedSizeListArray.from_arrays(numbers, 10_000)
+        return pa.table({"id": range(RECORDS), "values": values})
+    return pa.table({"id": range(RECORDS), "blob": blobs})
+
+
+@pytest.mark.parametrize("container", FORMATS)
+def test_opening_one_object(container: str, store: Counted, tmp_path: Path) -> None:
+    name = FORMATS[container]
+    found: list[int] = []
+    for index in (False, True):
+        where = f"{index}/{name}"
+        ps.write(records(name), store.url(where), index=index, storage_options=store.options)
+        found.append(store.requests(lambda where=where: store.open(where)))
+    assert found == documented()[container]
+    has_footer = container in ("Parquet", "Arrow", "npz", "tar", "MessagePack")
+    assert max(found) <= 3 + has_footer
+
+
+@pytest.fixture
+def shards(store: Counted) -> Counted:
+    rng = np.random.default_rng(0)
+    for index in (True, False):
+        for shard in range(SHARDS):
+            ids = range(EACH * shard, EACH * (shard + 1))
+            blobs = [rng.bytes(70_000) for _ in ids]
+            name = f"{index}/t-{shard:05}-of-{SHARDS:05}.tfrecord"
+            data = pa.table({"id": ids, "blob": blobs})
+            ps.write(data, store.url(name), index=index, storage_options=store.options)
+    return store
+
+
+def test_work_on_a_set(shards: Counted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found: dict[str, list[int]] = {}
+    every_other = np.random.default_rng(0).permutation(SHARDS * EACH // 2)[:256] * 2
+
+    def count(what: str, work: Callable[[], Any]) -> None:
+        found.setdefault(what, []).append(shards.requests(work))
+
+    for index in (False, True):
+
+        def fresh(how: str, index: bool = index) -> ps.Dataset:
+            """A dataset of whose objects nothing is known on this machine."""
+            monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / f"cache-{index}-{how}"))
+            return shards.open(f"{index}/t-*.tfrecord")
+
+        names = [f"{index}/t-{n:05}-of-{SHARDS:05}.tfrecord" for n in range(SHARDS)]
+        count("open by a pattern", lambda: fresh("pattern"))
+        count("open by `@10`", lambda index=index: shards.open(f"{index}/t@10.tfrecord"))
+        count("open a list of the 10 names", lambda names=names: shards.open(names))
+        count("open a folder", lambda index=index: shards.open(f"{index}/"))
+        ds = fresh("scan")
+        count("then scan all", lambda ds=ds: sum(batch.num_rows for batch in ds.scan()))
+        ds = fresh("len")
+        count("or `len`", lambda ds=ds: len(ds))
+        count("then 256 random records", lambda ds=ds: ds.take(every_other))
+        count("or all records once more, at random", lambda ds=ds: ds.take(range(len(ds))))
+        again = shards.open(f"{index}/t-*.tfrecord")
+        count("`len` in another dataset", lambda again=again: len(again))
+    page = documented()
+    assert found == {what: page[what] for what in found}
+    for what, counts in found.items():
+        if what.startswith("open"):
+            assert max(counts) <= 2 * SHARDS + 6, what
+
+
+def test_a_loader_asks_for_each_object_twice_and_then_for_records(shards: Counted) -> None:
+    def first_batch(state: Any = None) -> Any:
+        ds = shards.open("True/t-*.tfrecord")
+        loader = ps.Loader(ds, 16, order=ps.Shuffled(seed=0), threads=1)
+        if state is not None:
+            loader.load_state_dict(state)
+        batches = iter(loader)
+        next(batches)
+        return loader.state_dict()
+
+    shards.proxy.forget()
+    state = first_batch()
+    for resumed in (False, True):
+        if resumed:
+            shards.proxy.forget()
+            first_batch(state)
+        seen = shards.proxy.requests()
+        assert sum("list-type" in one.query for one in seen) == 1
+        assert sum(one.path.endswith(".penstock") for one in seen) == SHARDS
+        heads = [one for one in seen if one.range == (0, (32 << 10) - 1)]
+        assert len(heads) == SHARDS
+        before = 1 + 2 * SHARDS
+        assert all(one.path.endswith(".penstock") or one in heads for one in seen[1:before])
+        assert all(one.range and 70_000 <= one.sent for one in seen[before:])  # only records
+
+
+def test_one_missing_object_is_named(shards: Counted) -> None:
+    with pytest.raises(FileNotFoundError, match="no such object"):
+        shards.open(["True/t-00000-of-00010.tfrecord", "True/t-00077-of-00010.tfrecord"]).to_table()
