@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock import formats
+from penstock import _core, formats
 from penstock.contract.format import Chunk, Options
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, command, shown
@@ -27,7 +27,7 @@ from penstock.manifests.table import (
     text_scalar,
 )
 from penstock.storage.base import FileState, Source, SourceView, Storage
-from penstock.storage.manifest_mark import KEY, MOST_FOOTER_BYTES, TAIL_BYTES
+from penstock.storage.manifest_mark import KEY, MOST_FOOTER_BYTES, marked_footer
 from penstock.storage.urls import is_web
 
 _LIMITS = Limits(
@@ -60,8 +60,11 @@ class Manifest:
         self.storage = storage
         source = storage.source(path)
         try:
+            footer = marked_footer(source)
+            if footer is None:
+                raise NoManifestError("this is not a manifest of penstock", file=shown(path))
             if source.storage is not None:
-                source = _WithTail(source)
+                source = _WithFooter(source, footer)
             self._reader = formats.by_name(_FORMAT).open(
                 source, Options(limits=_LIMITS, as_table=True)
             )
@@ -95,14 +98,6 @@ class Manifest:
         """Whether it lies elsewhere than where it was written, so that the states of its shards say nothing."""
         self._groups: OrderedDict[int, Group] = OrderedDict()
         self._lock = Lock()
-
-    @classmethod
-    def found(cls, path: str, storage: Storage) -> Manifest | None:
-        """The manifest of this name; None if the file only has the mark somewhere in its footer."""
-        try:
-            return cls(path, storage)
-        except NoManifestError:
-            return None
 
     def __reduce__(self) -> tuple[Any, ...]:
         path = self.path if "://" in self.path else os.path.abspath(self.path)
@@ -265,18 +260,20 @@ class Paths(Sequence[str]):
             yield from batch.column("path").to_pylist()
 
 
-class _WithTail(SourceView):
-    """A manifest in a store, whose last bytes are requested once."""
+class _WithFooter(SourceView):
+    """A manifest in a store, whose footer was read already."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, footer: Any) -> None:
         super().__init__(source)
-        self._start = max(source.size - TAIL_BYTES, 0)
-        self._tail = source.read(self._start, source.size - self._start)
+        self._footer = footer
+        self._start = source.size - len(footer)
 
     def read(self, start: int, length: int) -> Any:
-        if start >= self._start:
-            inside = start - self._start
-            return self._tail.slice(inside, max(min(length, len(self._tail) - inside), 0))
+        inside = start - self._start
+        if inside >= 0:
+            return self._footer.slice(inside, max(min(length, len(self._footer) - inside), 0))
+        if start + length == self.size:  # a reader that does not know the length of the footer
+            return _core.Buffer.join([self._source.read(start, -inside), self._footer])
         return self._source.read(start, length)
 
 

@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.manifests.manifest import Manifest
+from penstock.manifests.manifest import Manifest, NoManifestError
 from penstock.storage import objects, paths
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
-from penstock.storage.manifest_mark import has_mark, names_one_file
+from penstock.storage.manifest_mark import names_one_file
 from penstock.storage.paths import Expanded
 from penstock.storage.urls import is_url
 
@@ -57,12 +57,6 @@ def manifest_at(path: str, storage: Storage) -> Manifest | None:
     if not names_one_file(path, storage):
         return None
     try:
-        source = storage.source(path)
-    except (FileNotFoundError, KeyError):
-        return None  # the caller finds out why
-    try:
-        if not has_mark(source):
-            return None
-    finally:
-        source.close()
-    return Manifest.found(path, storage)
+        return Manifest(path, storage)
+    except (NoManifestError, FileNotFoundError, KeyError):
+        return None  # if there is no file, the caller finds out why

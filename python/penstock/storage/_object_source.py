@@ -11,7 +11,7 @@ import itertools
 import os
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock import _core
@@ -38,6 +38,7 @@ _NEAR_BYTES = 32 << 20
 """If an object is read in order, threads read windows at most this far from the furthest."""
 _LEAST_WINDOW = 64 << 10
 _NS_PER_MS = 1_000_000
+_MOST_TAILS = 16
 _TAIL_BYTES = 64 << 10
 """So much is requested together when the last bytes of an object are read."""
 
@@ -146,6 +147,8 @@ class _Kept:
                 self.drop(key)
 
 
+_TAILS: dict[tuple[int, str, _core.ObjectState], _core.Buffer] = {}
+"""The last bytes of the objects that were opened last, for opening them again."""
 _EMPTY = _core.Buffer.from_bytes(b"")
 _NUMBERS = itertools.count()
 _KEPT = _Kept(_KEPT_BYTES)
@@ -203,11 +206,15 @@ class ObjectSource(Source):
         begin = max(self.size - _TAIL_BYTES, 0)
         if start < begin:
             return None
-        tail = self._blocks.last_bytes()
+        name = id(self._store), self._key, self._state
+        tail = self._blocks.last_bytes() or _TAILS.get(name)
         if tail is None:
             if end < self.size:
                 return None
-            tail = self.request([begin], [self.size - begin])
+            tail = _TAILS[name] = self.request([begin], [self.size - begin])
+            with suppress(KeyError):  # another thread removed it
+                while len(_TAILS) > _MOST_TAILS:
+                    del _TAILS[next(iter(_TAILS))]
             self._blocks.keep_last_bytes(tail)
         return tail.slice(start - begin, end - start)
 
