@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock import _core, formats
+from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Chunk, Options
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, command, shown
@@ -35,6 +36,7 @@ _LIMITS = Limits(
 )
 _KEPT_BYTES = 128 * MIB
 """Groups that were read are kept up to this size."""
+_MOST_PARTS = 1 << 21
 _FORMAT = "parquet"
 
 
@@ -148,9 +150,21 @@ class Manifest:
     @property
     def firsts(self) -> np.ndarray:
         """The number of each shard's first record, then the number of all records: int64[shards + 1]."""
-        every = range(len(self._chunks))
-        firsts = [self._read(number, ["first_record"]) for number in every]
-        return np.concatenate([*(group.firsts for group in firsts), self._records[-1:]])
+        firsts = [as_numpy(batch.column("first_record")) for batch in self.stored()]
+        return np.concatenate([*firsts, self._records[-1:]])
+
+    def parts(self, part_bytes: int) -> np.ndarray:
+        """The records of each part, if each shard is divided into equal parts of about `part_bytes`, or of more if there
+        would be more than two million parts."""
+        sizes = np.concatenate([as_numpy(batch.column("bytes")) for batch in self.stored()])
+        records = np.concatenate([as_numpy(batch.column("records")) for batch in self.stored()])
+        least = int(sizes.sum(dtype=np.float64)) // _MOST_PARTS
+        counts = np.clip(
+            sizes // max(part_bytes, least), 1, records
+        )  # none in a shard without records
+        base, longer = np.divmod(records, np.maximum(counts, 1))
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(base, counts) + (number < np.repeat(longer, counts))
 
     def value(self, shard: int, name: str) -> Any:
         """One value of a shard."""
@@ -209,11 +223,9 @@ class Manifest:
                 kept -= self._groups.popitem(last=False)[1].batch.nbytes
             return found
 
-    def _read(self, number: int, columns: Sequence[str] | None = None) -> Group:
-        batch = self._reader.decode(self._chunks[number], None, columns)
-        first, count = int(self._records[number]), self.footer.records[number]
-        if columns is None:
-            check_group(batch, first, count, self.path)
+    def _read(self, number: int) -> Group:
+        batch = self._reader.decode(self._chunks[number], None, None)
+        check_group(batch, int(self._records[number]), self.footer.records[number], self.path)
         return Group(int(self._shards[number]), batch)
 
     def _name(self, stored: str) -> str:
