@@ -264,6 +264,11 @@ class Reader(ABC):
         stored as pixels may be returned in two parts, head and body (`lending.in_parts`)."""
         return self.decode(chunk, records, columns)
 
+    def reads_ahead(self) -> bool:
+        """Whether the reader itself asks for bytes ahead (`Source.want`). It is called before all chunks are decoded in
+        order; if it is False and all columns are needed, the file is read ahead from front to back."""
+        return False
+
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         """Read records of the shard in the requested order in one step. None if that is not faster or there is a fault:
         then use `pick` and `decode`, which return the records or raise the error."""

@@ -13,6 +13,8 @@ AHEAD_FILES = 64
 """Files that are opened together to count their records."""
 SOON_BYTES = 8 << 20
 """Bytes of a file that are requested when it is opened, if all of it will be read."""
+_MOST_SHARDS = 12
+_AHEAD_BYTES = 64 << 20
 
 
 def counts_of(
@@ -25,3 +27,8 @@ def counts_of(
     return in_order(
         [lambda: iter(shards)], lambda shard: [reader(shard).num_records], lambda count: 0, at_once
     )
+
+
+def shards_ahead(num_bytes: int) -> int:
+    """How many files a scan opens before it reads them, if a file has so many bytes."""
+    return max(1, min(_MOST_SHARDS, _AHEAD_BYTES // max(num_bytes, 1)))

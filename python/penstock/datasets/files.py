@@ -19,7 +19,13 @@ from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
 from penstock.contract.opening import open_shard
-from penstock.datasets._ahead import AHEAD_FILES, AHEAD_SAMPLES, SOON_BYTES, counts_of
+from penstock.datasets._ahead import (
+    AHEAD_FILES,
+    AHEAD_SAMPLES,
+    SOON_BYTES,
+    counts_of,
+    shards_ahead,
+)
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._no_records import (
     NoRecords,
@@ -193,7 +199,16 @@ class Files(Unlisted):
         if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
             opening.begin(paths, self.storage, self.options.index)
         else:
-            self.storage.begin(paths, SOON_BYTES if whole and is_framed else None)
+            self.storage.begin(paths, SOON_BYTES if whole else None)
+
+    def begin_scan(self, shard: int, *, whole: bool) -> None:
+        """Begin to open a file and those after it, which are read in order. `whole`: all of their columns."""
+        opened = next((one for one in self._opened[: shard + 1][::-1] if one is not None), None)
+        count = 1 if opened is None else shards_ahead(opened.source.size)
+        is_framed = opened is not None and isinstance(opened.format, FramedFormat)
+        self.begin(range(shard, min(shard + 1 + count, len(self.paths))), whole=whole or is_framed)
+        if not self.own(shard).reads_ahead() and whole:
+            self.source(shard).read_in_order()
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""

@@ -45,8 +45,6 @@ Result = tuple[int, Read | SkippedRegion | list[Part]]
 """The number of a shard, and records, a skipped region, or parts that remain to be decoded."""
 Failed = tuple[int, Exception]
 """The number of a shard, and an error, which is raised only if reading gets that far."""
-_SHARDS_AHEAD = 12
-"""Files of an object store that a scan begins to open before it reads them."""
 T = TypeVar("T")
 _SKIP_HINT = 'open(..., damage="skip") leaves such records out'
 
@@ -201,7 +199,7 @@ class _Scan:
     def _tasks(self, shard: int) -> Iterator[Task]:
         files = self._dataset.files
         if not self._is_cautious:
-            files.begin(range(shard, min(shard + _SHARDS_AHEAD, len(files.paths))), whole=True)
+            files.begin_scan(shard, whole=self._columns is None)
         reader = files.reader(shard)
         found = reader.found_by(self._threads)
         while shard not in self._stopped and (stretch := next(found, None)) is not None:

@@ -18,6 +18,7 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
+from penstock.storage._object_announced import PIECE_BYTES, Announced, Coming, merged
 from penstock.storage.base import FileState, Source, Storage
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 HEAD_BYTES = 256 << 10
 """The bytes of an object that the request that opens it asks for."""
-_BLOCK_BYTES = 8 << 20
+_BLOCK_BYTES = PIECE_BYTES
 """The bytes of a request when an object is read in order."""
 _AHEAD_BYTES = 96 << 20
 """Bytes that all sources together may have requested before they are read."""
@@ -176,26 +177,30 @@ class ObjectSource(Source):
         key: str,
         state: _core.ObjectState,
         first: _core.Buffer | None = None,
+        claim: Claim | None = None,
     ) -> None:
-        """`first` has the first bytes of the object, if they are here already."""
+        """`first` has the first bytes of the object, if they are here already. With a `claim`, they are kept until they
+        were read."""
         self.path = shown(path)
         self.storage = storage
         self._store = store
         self._key = key
         self._state = state
         self.size = state.size
-        self._blocks = _Blocks(self, _EMPTY if first is None else first)
+        self._blocks = _Blocks(self, _EMPTY if first is None else first, claim)
+        self._announced = Announced()
 
     def read(self, start: int, length: int) -> _core.Buffer:
         end = min(start + length, self.size)
         if start >= end:
             return _EMPTY
         here = self._blocks.first_bytes()
+        self._blocks.passed(end)
         if end <= len(here):
             return here.slice(start, end - start)
         if (tail := self._tail(start, end)) is not None:
             return tail
-        parts = self._blocks.read(start, end)
+        parts = self._announced_bytes(start, end) or self._blocks.read(start, end)
         if parts is None:
             return self.request([start], [end - start])
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
@@ -224,8 +229,50 @@ class ObjectSource(Source):
         if not len(ends) or int(ends.max()) <= len(here):
             pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
             return _core.Buffer.join([here.slice(start, length) for start, length in pairs])
+        if self._announced and (known := self._gathered(starts, lengths)) is not None:
+            return known
         with translated(self.path, is_open=True):
             return self._store.fetch(self._key, self._state, starts, lengths).wait()
+
+    def _gathered(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer | None:
+        """Ranges of which some were announced, back to back. None if none were."""
+        pairs = list(zip(starts.to_pylist(), lengths.to_pylist(), strict=True))
+        parts = [self._announced.parts(start, start + length) for start, length in pairs]
+        missing = [pair for pair, part in zip(pairs, parts, strict=True) if part is None]
+        if len(missing) == len(pairs):
+            return None
+        found: list[_core.Buffer] = []
+        with translated(self.path, is_open=True):
+            others = self.begin(*zip(*missing, strict=True)) if missing else None
+            at = 0
+            for (_, length), part in zip(pairs, parts, strict=True):
+                if part is None:
+                    assert others is not None, "it was requested"
+                    found.append(others.wait().slice(at, length))
+                    at += length
+                else:
+                    found += [wait() for wait in part]
+        return _core.Buffer.join(found)
+
+    def _announced_bytes(self, start: int, end: int) -> list[_core.Buffer] | None:
+        parts = self._announced.parts(start, end) if self._announced else None
+        if parts is None:
+            return None
+        with translated(self.path, is_open=True):
+            return [wait() for wait in parts]
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        here = len(self._blocks.first_bytes())
+        ranges = [pair for pair in zip(starts, lengths, strict=True) if sum(pair) > here]
+        pieces = merged([s for s, _ in ranges], [n for _, n in ranges])
+        if (claim := AHEAD.claim(sum(end - start for start, end in pieces))) is None:
+            return None
+        held: list[object] = [claim]
+        for start, end in pieces:
+            coming = Coming(start, end, self.begin([start], [end - start]))
+            self._announced.add(coming)
+            held.append(coming)
+        return held
 
     def read_in_order(self) -> None:
         self._blocks.is_read_in_order = True
@@ -263,6 +310,7 @@ class ObjectSource(Source):
         return state_of(self._state)
 
     def close(self) -> None:
+        self._announced.clear()
         self._blocks.close()
 
 
@@ -284,7 +332,7 @@ class _Blocks:
     Block -1 has the bytes that came when the object was opened, and block -2 the last ones. The others follow, `_BLOCK_BYTES` each.
     """
 
-    def __init__(self, source: ObjectSource, first: _core.Buffer) -> None:
+    def __init__(self, source: ObjectSource, first: _core.Buffer, claim: Claim | None) -> None:
         self.is_read_in_order = False
         self._path, self._size, self._begin = source.path, source.size, source.begin
         self._first = len(first)
@@ -294,11 +342,23 @@ class _Blocks:
         self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
         self._lock = Lock()
         self._pid = os.getpid()
-        _KEPT.put((self._source, -1), first)
+        self._unread: tuple[_core.Buffer, Claim] | None = None
+        """The first bytes, if they are many and were not read to their end yet."""
+        if claim is None:
+            _KEPT.put((self._source, -1), first)
+        else:
+            self._unread = first, claim
 
     def first_bytes(self) -> _core.Buffer:
         """The first bytes of the object, as far as they are here."""
-        return _KEPT.get((self._source, -1)) or _EMPTY
+        unread = self._unread
+        return _KEPT.get((self._source, -1)) or _EMPTY if unread is None else unread[0]
+
+    def passed(self, end: int) -> None:
+        """Bytes up to here were read. When the first bytes were, they are only kept as other blocks are."""
+        if (unread := self._unread) is not None and end >= self._first:
+            _KEPT.put((self._source, -1), unread[0])
+            self._unread = None
 
     def last_bytes(self) -> _core.Buffer | None:
         """The last bytes of the object, if they are here."""
@@ -328,6 +388,7 @@ class _Blocks:
         """Forget all blocks."""
         with self._lock:
             self._coming.clear()
+            self._unread = None
         _KEPT.drop_all_of(self._source)
 
     def __del__(self) -> None:
@@ -365,7 +426,8 @@ class _Blocks:
             self._begin_one(number, claim)
 
     def _is_here(self, number: int) -> bool:
-        return number in self._coming or _KEPT.get((self._source, number)) is not None
+        is_first = number < 0 and self._unread is not None
+        return is_first or number in self._coming or _KEPT.get((self._source, number)) is not None
 
     def _begin_one(self, number: int, claim: Claim | None) -> tuple[_core.Fetch, Claim | None]:
         fetch = self._begin([self._start(number)], [self._length(number)])
@@ -377,6 +439,8 @@ class _Blocks:
         with self._lock:
             coming = self._coming.get(number)
             if coming is None:
+                if number < 0 and (unread := self._unread) is not None:
+                    return unread[0]
                 if (kept := _KEPT.get(key)) is not None:
                     return kept
                 coming = self._begin_one(number, None)  # other threads have moved on

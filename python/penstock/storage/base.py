@@ -62,6 +62,13 @@ class Source(ABC):
         storage has nothing of that kind."""
         return ""
 
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        """Begin to request ranges that are read soon, each of them once. They are given up when nothing holds the
+        result. None if there is no room for them now. This is for storage with slow access; by default it does
+        nothing."""
+        del starts, lengths
+        return ()
+
     def read_in_order(self) -> None:
         """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
         access, which reads ahead; by default it does nothing."""
@@ -118,6 +125,9 @@ class SourceView(Source):
     @property
     def tag(self) -> str:
         return self._source.tag
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        return self._source.want(starts, lengths)
 
     def read_in_order(self) -> None:
         self._source.read_in_order()

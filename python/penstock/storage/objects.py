@@ -169,7 +169,8 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        source = ObjectSource(self, store, path, key, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        source = ObjectSource(self, store, path, key, state, first, claim)
         return source if self.cached is None else self.cached.view(source, path)
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:

@@ -41,6 +41,7 @@ from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
+from penstock.formats.parquet._ahead import Ahead
 from penstock.formats.parquet._cursors import Cursor, Cursors
 from penstock.formats.parquet._footer import (
     ColumnChunk,
@@ -81,6 +82,7 @@ pages, because that costs little."""
 _BUFFER_BYTES = 1 << 18
 _TOGETHER_BYTES = 128 << 20
 """Up to this size, a row group of an object store is read with few requests."""
+_PADDING_BYTES = 100
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""
 _SUMMARIES = ("_metadata", "_common_metadata")
@@ -177,6 +179,7 @@ class ParquetReader(Reader):
         self._cursors = Cursors()
         self._proof = BatchCheck(self._path)
         self._rows: dict[Any, Rows] = {}
+        self._ahead: Ahead | None = None
         self._footer: Footer | None = None
 
     def _open(self, **how: Any) -> Any:
@@ -268,6 +271,26 @@ class ParquetReader(Reader):
         """Yield the row groups in order, large ones in parts."""
         for number, part in enumerate(self._parts):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
+
+    def reads_ahead(self) -> bool:
+        if self._bytes.source.storage is not None:
+            self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups, self._ranges)
+        return True
+
+    def _ranges(self, group: int, names: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The starts and lengths of the columns of a row group, as the footer states them."""
+        described = self._metadata.schema
+        size = self._data_end
+        wanted = [
+            column
+            for number, column in enumerate(self._columns_of(group))
+            if described.column(number).path.partition(".")[0] in names
+            and 0 <= column.start < column.end <= size
+        ]
+        # After a column, pyarrow reads a few bytes more of files of old programs.
+        ends = [min(column.end + _PADDING_BYTES, size) for column in wanted]
+        starts = [column.start for column in wanted]
+        return starts, [end - start for start, end in zip(starts, ends, strict=True)]
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
         """Yield all records in one pair, so that no row group is decoded twice."""
@@ -430,10 +453,12 @@ class ParquetReader(Reader):
             part.step, row_groups=[part.group], columns=names, use_threads=False
         )
         rows = self._metadata.row_group(part.group).num_rows
-        columns = (_columns(batch, stored, self._path) for batch in batches)
+        held = None if self._ahead is None else self._ahead.begin(part.group, tuple(stored.names))
+        columns = (_columns(batch, stored, self._path) for batch in _holding(batches, held))
         return Cursor(columns, rows, stored, self._path)
 
     def close(self) -> None:
+        self._ahead = None
         self._cursors.clear()
         self._proof.forget()
         self._bytes.close()
@@ -447,6 +472,12 @@ def _has_depth_limit() -> bool:
     import pyarrow.parquet as pq
 
     return "schema_depth_limit" in inspect.signature(pq.ParquetFile.__init__).parameters
+
+
+def _holding(batches: Iterator[Any], held: object) -> Iterator[Any]:
+    """Yield the batches, and hold what was requested for them meanwhile."""
+    yield from batches
+    del held
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:

@@ -7,7 +7,7 @@ gets.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -100,6 +100,9 @@ class CheckedSource(SourceView):
         first, last = start // BLOCK_BYTES, (end - 1) // BLOCK_BYTES
         data = self._block(first) if first == last else self._verified(first, last + 1)
         return data.slice(start - first * BLOCK_BYTES, end - start)
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        return ()  # it reads whole blocks
 
     def _block(self, number: int) -> _core.Buffer:
         with self._lock:
