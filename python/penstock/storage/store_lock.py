@@ -117,6 +117,12 @@ class StoreLock:
     def _remove(self) -> None:
         with suppress(StorageError):
             self._storage.remove(self._path(self._number))
+            self._number = -1
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the lock could not be removed. Then it is that of a dead process."""
+        return self._number >= 0
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -149,10 +155,10 @@ def alone_in(storage: Storage, folder: str, message: str, about: str) -> Generat
     """
     probe = f"{folder}/probe-{os.urandom(6).hex()}"
     lock = StoreLock(storage, folder, message, about)
-    storage.save(probe, b"", overwrite=False)
+    storage.save(probe, b"first", overwrite=False)
     try:
         _test(storage, probe, about)
-        with _alive_here(lock.id):
+        with _alive_here(lock):
             lock.take(probe)
             lock.remove_probes(probe)
             with lock.held():
@@ -164,7 +170,8 @@ def alone_in(storage: Storage, folder: str, message: str, about: str) -> Generat
 
 def _test(storage: Storage, probe: str, about: str) -> None:
     try:
-        storage.save(probe, b"", overwrite=False)
+        # Other bytes: equal ones would be taken for those of an earlier attempt whose answer was lost.
+        storage.save(probe, b"second", overwrite=False)
     except FileExistsError:
         return
     warnings.warn(
@@ -191,9 +198,10 @@ def _mark(holder: str) -> str:
 
 
 @contextmanager
-def _alive_here(holder: str) -> Generator[None]:
-    """Show other processes of this machine that this one is alive, if there is a cache."""
-    path, file = _mark(holder), -1
+def _alive_here(lock: StoreLock) -> Generator[None]:
+    """Show other processes of this machine that this one is alive, if there is a cache. The mark of a lock that could not
+    be removed stays, so that they know that it is dead."""
+    path, file = _mark(lock.id), -1
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -202,8 +210,9 @@ def _alive_here(holder: str) -> Generator[None]:
         yield
     finally:
         if file >= 0:
-            with suppress(OSError):
-                os.unlink(path)
+            if not lock.is_there:
+                with suppress(OSError):
+                    os.unlink(path)
             os.close(file)
 
 

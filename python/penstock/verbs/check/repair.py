@@ -16,7 +16,7 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.limits import Limits, limits_from
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.storage import journal
 from penstock.storage.append_journal import resolved
 from penstock.storage.base import Sink, State, Storage
@@ -48,7 +48,7 @@ def repair(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -102,7 +102,7 @@ def repair(
     if decode and not payloads:
         raise ValueError("decode=True reads what payloads=False would not; leave one out")
     place, index, threads = (
-        storage or storage_for(source, storage_options),
+        storage_of(source, storage, storage_options),
         index_option(index),
         checked_threads(threads),
     )
@@ -113,7 +113,7 @@ def repair(
     )
     new_place = place
     if into is not None:
-        new_place = target_storage or storage or storage_for(targets, target_storage_options)
+        new_place = storage_of(targets, target_storage or storage, target_storage_options)
     work = _Work(
         place,
         new_place,

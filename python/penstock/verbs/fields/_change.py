@@ -14,8 +14,9 @@ from penstock.datasets.open import opened
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._elsewhere import rewrite_elsewhere
 from penstock.verbs.fields._job import Job
@@ -106,7 +107,7 @@ def rewritten(
     index, threads = index_option(how.index), checked_threads(how.threads)
     place = dataset.files.storage
     if into is not None:
-        place = how.target_storage or storage_for(targets, how.target_storage_options)
+        place = storage_of(targets, how.target_storage, how.target_storage_options)
     options = (how.overwrite, how.verify, index, threads, how.progress, place)
     job = Job(dataset, targets, edit, in_place, *options)
     if published is not None:
