@@ -21,7 +21,7 @@ from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import State, Storage
 from penstock.storage.hidden import JOB_PREFIX
-from penstock.storage.journal import token_of
+from penstock.storage.journal import Made, token_of
 from penstock.storage.store_lock import StoreLock, alone_in
 from penstock.storage.urls import real_path
 from penstock.verbs.check import textindex
@@ -92,10 +92,9 @@ class _Elsewhere(Work):
         """The shard that is being written, in the journal."""
 
     def count_earlier(self, shard: int) -> None:
-        first, end = (int(n) for n in self._job.dataset.files.firsts[shard : shard + 2])
         made = self._journal.done[shard]
         self.notes.update(dict.fromkeys(made.notes))
-        self.count(shard, end - first, made.num_bytes)
+        self.count(shard, made.num_records, made.num_bytes)
 
     def storage_for(self, shard: int) -> Storage:
         return self._job.place
@@ -157,15 +156,17 @@ class _Elsewhere(Work):
         notes: tuple[str, ...],
     ) -> None:
         """Verify a shard that has its name, and note in the journal that it is finished."""
-        job = self._job
+        job, target = self._job, self._job.targets[part.shard]
+        state = job.place.state(target)
         try:
             self._check_source(part.shard)
             if job.verify:
-                verify_shard(job, old, part, job.targets[part.shard], job.place)
-        except BaseException:
-            job.place.remove(job.targets[part.shard])
+                verify_shard(job, old, part, target, job.place)
+        except (ChangedError, FormatError):
+            if job.place.state(target) == state:  # else it is somebody else's
+                job.place.remove(target)
             raise
-        self._journal.finish(part.shard, num_bytes, notes)
+        self._journal.finish(part.shard, Made(state, num_bytes, num_records, notes=notes))
         self.notes.update(dict.fromkeys(notes))
         job.published(part.shard)
         self.count(part.shard, num_records, num_bytes)
