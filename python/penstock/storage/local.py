@@ -179,6 +179,9 @@ class LocalStorage(Storage):
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
 
+    def is_here(self, path: str) -> bool:
+        return True
+
     def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
         """The same storage, but written files get only permissions that all these files have."""
         other = copy.copy(self)

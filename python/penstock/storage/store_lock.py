@@ -101,6 +101,12 @@ class StoreLock:
         with suppress(OSError):
             os.unlink(_mark(holder))
 
+    def remove_probes(self, mine: str) -> None:
+        """Remove what processes left that were killed before. One that looks for the lock now is refused without it, too."""
+        for path in self._storage.list(self._folder):
+            if os.path.basename(path).startswith("probe-") and path != mine:
+                self._storage.remove(path)
+
     # -- holding it -------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -154,6 +160,7 @@ def alone_in(storage: Storage, folder: str, message: str, about: str) -> Generat
         _test(storage, probe, about)
         with _alive_here(lock):
             lock.take(probe)
+            lock.remove_probes(probe)
             with lock.held():
                 yield lock
     finally:
