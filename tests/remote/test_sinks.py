@@ -247,6 +247,34 @@ assert len(ps.open(sys.argv[1].replace("x.", "x@100."))) == 100
 """
 
 
+@pytest.mark.parametrize("store", ["gs", "az"])
+def test_other_stores_take_parts_too(store: str, request: pytest.FixtureRequest) -> None:
+    if store == "gs":
+        server: Seaweed = request.getfixturevalue("gcs")
+        options = server.gcs_options()
+        place = request.getfixturevalue("gcs_bucket")
+    else:
+        options = request.getfixturevalue("azure").options()
+        place = request.getfixturevalue("container")
+    target = f"{store}://{place}/x.tfrecord"
+    ps.write(rows("tfrecord"), target, storage_options=options, overwrite=True)
+    assert len(ps.open(target, storage_options=options)) == 200
+    with pytest.raises(FileExistsError):
+        ps.write(rows("tfrecord"), target, storage_options=options)
+    ps.convert(
+        target, f"{store}://{place}/y.parquet", num_shards=2, storage_options=options,
+        target_storage_options=options,
+    )  # fmt: skip
+    assert len(ps.open(f"{store}://{place}/y@2.parquet", storage_options=options)) == 200
+    assert ps.clean(f"{store}://{place}/", older_than=0, storage_options=options) == []
+
+
+@pytest.fixture
+def gcs_bucket(gcs: Seaweed) -> Iterator[str]:
+    with gcs.bucket() as name:
+        yield name
+
+
 def test_many_shards_need_few_open_files(prefix: str, seaweed: Seaweed) -> None:
     environment = {name.upper(): value for name, value in seaweed.options().items()}
     command = [sys.executable, "-c", MANY, f"s3://{prefix}/x.tfrecord"]
