@@ -100,6 +100,8 @@ def test_the_overlay_of_an_object_that_was_replaced_is_refused(
         ps.open(url, **options).to_table()
     assert raised.value.file == f"s3://{shard}"
     assert "fields remove" in (raised.value.hint or "")
+    report = ps.verify(url, **options)
+    assert [(one.kind, one.file) for one in report.findings] == [("stale_overlay", f"s3://{shard}")]
     assert len(ps.open(url, overlays=False, **options).to_table()) == COUNT
     ps.remove_overlay(url, "score", **options)
     assert ps.open(url, **options).schema.names == ["id", "text"]
