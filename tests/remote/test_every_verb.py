@@ -265,3 +265,10 @@ def test_a_signed_address_is_shown_by_no_verb(nginx: Nginx, tmp_path: Path) -> N
             refused()
         assert "abcdef" not in f"{raised.value} {raised.value!r} {raised.value.__cause__!r}"
     assert not [path for path in tmp_path.rglob("*") if b"abcdef" in path.read_bytes()]
+
+
+def test_a_bucket_that_is_not_there_is_an_error_about_the_object(seaweed: Seaweed) -> None:
+    for verb in (ps.open, ps.info, ps.stats):
+        with pytest.raises(FileNotFoundError) as raised:
+            verb("s3://no-such-bucket/x.tfrecord", storage_options=seaweed.options())
+        assert raised.value.filename == "s3://no-such-bucket/x.tfrecord"

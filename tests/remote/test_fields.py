@@ -202,7 +202,10 @@ def test_new_objects_replace_others_only_if_asked(
     ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/a/", overwrite=True, **both)
     assert set(ps.open(f"s3://{prefix}/a/", **options).to_table()["score"].to_pylist()) == {2}
     with pytest.raises(ValueError, match="over itself"):
-        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", overwrite=True, **both)
+        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", **both)
+    with pytest.raises(ps.SchemaError):
+        ps.add_fields(url, {"id": 2}, into=f"s3://{prefix}/b/", **both)
+    assert not [key for key in keys(seaweed, prefix) if "/.penstock-" in f"/{key}"]
 
 
 def test_objects_are_not_changed_in_place(url: str, options: dict[str, Any]) -> None:

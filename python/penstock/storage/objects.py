@@ -117,8 +117,9 @@ class ObjectStorage(Storage):
         def listed(prefix: str) -> Iterator[None]:
             try:
                 self._list(prefix)
-            except StorageError as error:
-                if error.errno != errno.EACCES:
+            except (StorageError, FileNotFoundError) as error:
+                # There is no such bucket; opening the file says so, with its name.
+                if error.errno not in (errno.EACCES, errno.ENOENT):
                     raise
                 self._listings.add(prefix, None)
             yield None

@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock import formats
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.errors import ChangedError, FormatError, SchemaError
+from penstock.errors import ChangedError, FormatError, PenstockError, StorageError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
@@ -27,7 +27,7 @@ from penstock.storage.urls import real_path
 from penstock.verbs.check import textindex
 from penstock.verbs.convert.store_journal import StoreJournal
 from penstock.verbs.fields._edit import EditPart, edited
-from penstock.verbs.fields._job import Job
+from penstock.verbs.fields._job import Job, refuse_sources
 from penstock.verbs.fields._rewrite import (
     Work,
     format_name,
@@ -44,6 +44,7 @@ def rewrite_elsewhere(job: Job) -> Summary:
     """Write the shards of a job into a store."""
     if len(set(map(real_path, job.targets))) < len(job.targets):
         raise ValueError("two of the shards would be written to the same file")
+    refuse_sources(job)
     name = f"{JOB_PREFIX}fields-{token_of(chr(0).join(job.targets))}"
     folder = os.path.join(os.path.dirname(job.targets[0]), name)
     with alone_in(job.place, folder, _BUSY, job.targets[0]) as lock:
@@ -63,8 +64,10 @@ def _rewrite_alone(job: Job, folder: str, lock: StoreLock) -> Summary:
     try:
         if todo:
             write_missing(job, work, todo)
-    except (SchemaError, FormatError):
-        journal.undo()  # another run would fail at the same record
+    except StorageError:
+        raise  # another run goes on
+    except (PenstockError, ValueError):
+        journal.undo()  # another run would fail in the same way
         raise
     lock.check()
     journal.forget()

@@ -77,7 +77,6 @@ def overlays(
     paths, place = _shards(source, storage, storage_options)
     limits = limits_from(None)
     place.look_beside(paths)
-    place.look_beside(paths)
     found: dict[str, list[tuple[str, Overlay]]] = {}
     for path in paths:
         for overlay in find(path, place, limits):
@@ -131,7 +130,6 @@ def remove_overlay(
         ValueError: numbers.tfrecord has no overlay 'score'; there are: none
     """
     paths, place = _shards(source, storage, storage_options)
-    place.look_beside(paths)
     place.look_beside(paths)
     kept_at = [path_of(path, name) for path in paths]
     there = {path for shard in paths for path in paths_of(shard, place)}
