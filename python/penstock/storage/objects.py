@@ -82,6 +82,14 @@ class ObjectStorage(Storage):
         cache = None if self.cached is None else self.cached.cache
         return ObjectStorage, (self.options, cache, self._credentials)
 
+    def anew(self) -> ObjectStorage:
+        """The same storage with the same connections, which does not know yet in what state objects are."""
+        cache = None if self.cached is None else self.cached.cache
+        other = ObjectStorage(self.options, cache, self._credentials)
+        with self._lock:
+            other._stores = dict(self._stores)
+        return other
+
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
         url = split_url(path)

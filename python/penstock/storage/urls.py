@@ -45,6 +45,13 @@ def real_path(path: str) -> str:
     return path if is_url(path) else os.path.realpath(path)
 
 
+def has_client(path: str) -> bool:
+    """Whether penstock reads names of this scheme."""
+    match = _URL.match(path)
+    scheme = "" if match is None else match["scheme"].lower()
+    return scheme == "hf" or _SAME.get(scheme, scheme) in _KNOWN
+
+
 def split_url(path: str) -> Url:
     """Split the name of an object.
 
