@@ -253,6 +253,11 @@ class Storage(ABC):
         is right for storage without folders in folders."""
         return self.list(prefix.rstrip("/"))
 
+    def can_read_name(self, path: str) -> bool:
+        """Whether a listed file can be opened, judged by its name. Some clients cannot say all names of a store."""
+        del path
+        return True
+
     def is_here(self, path: str) -> bool:
         """Whether this names a file or folder of this machine's file system."""
         del path

@@ -38,7 +38,7 @@ from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
-from penstock.storage.urls import Url, is_url, is_web, split_url
+from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
@@ -107,6 +107,9 @@ class ObjectStorage(Storage):
             options, found = resolved(options)
             credentials = credentials or found
         return _core.RemoteStore(url.container, options, credentials=credentials)
+
+    def can_read_name(self, path: str) -> bool:
+        return not is_url(path) or has_plain_key(path)
 
     def is_here(self, path: str) -> bool:
         return not is_url(path)
