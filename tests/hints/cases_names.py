@@ -13,7 +13,7 @@ from typing import Any
 
 import huggingface_hub
 import pytest
-from cases_stores import NAME, SERVERS, bucket, ids, store, stored, written
+from cases_stores import NAME, SERVERS, bucket, ids, served, store, stored, written
 from cases_tables import without_module
 from obstore.store import LocalStore, S3Store
 from s3fs import S3FileSystem
@@ -23,6 +23,7 @@ import penstock as ps
 import penstock.tf as tf
 from reading import ROOT
 from remote.servers.hub import hub
+from remote.servers.nginx import SIGNATURE
 
 PLACES = ("aws_endpoint_url", "aws_allow_http", "aws_region")
 
@@ -273,7 +274,21 @@ def a_file_that_must_be_here() -> Case:
     return Case(with_options(fails), with_options(advised))
 
 
+def a_signed_name_in_a_pickle() -> Case:
+    address = served()
+    signed = address.replace("/strong/", "/signed/") + f"?sig={SIGNATURE}"
+
+    def advised() -> None:
+        ways: list[tuple[str, dict[str, Any]]] = [(address, {}), (signed, {"pickle_secrets": True})]
+        for name, options in ways:
+            again = pickle.loads(pickle.dumps(ps.open(name, storage_options=options)))
+            assert ids(again) == [1, 2, 3]
+
+    return Case(lambda: pickle.dumps(ps.open(signed)), advised)
+
+
 CASES: Cases = {
+    "'names without a signature, or storage_options={\"pickle_secrets\": True}'": a_signed_name_in_a_pickle,
     "'tf.io.gfile.copy and remove, or a new file'": a_mode_of_gfile,
     "'copy the file to this machine with tf.io.gfile.copy'": a_file_that_must_be_here,
     "\"pip install 'penstock[hf]'\"": a_data_set_without_its_client,

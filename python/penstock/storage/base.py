@@ -258,6 +258,10 @@ class Storage(ABC):
         del path
         return True
 
+    def check_pickled_names(self, paths: Sequence[str]) -> None:
+        """Raise UnsupportedError if the names of these files are secrets, which must not be written into a pickle."""
+        del paths
+
     def is_here(self, path: str) -> bool:
         """Whether this names a file or folder of this machine's file system."""
         del path

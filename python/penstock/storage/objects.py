@@ -111,6 +111,10 @@ class ObjectStorage(Storage):
     def can_read_name(self, path: str) -> bool:
         return not is_url(path) or has_plain_key(path)
 
+    def check_pickled_names(self, paths: Sequence[str]) -> None:
+        if any(is_web(path) and shown(path) != path for path in paths):
+            self.options.refuse_signed()
+
     def is_here(self, path: str) -> bool:
         return not is_url(path)
 
