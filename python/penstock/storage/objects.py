@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,8 +21,9 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import StorageError, UnsupportedError, shown
 from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
+from penstock.storage._left import Leftover
 from penstock.storage._listings import Listings, own_prefixes
-from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
+from penstock.storage._object_sink import NOTE_BYTES, ObjectSink, StreamedSink, give_up, noted
 from penstock.storage._object_source import (
     AHEAD,
     HEAD_BYTES,
@@ -42,6 +43,8 @@ from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
+_LISTED_FROM = 64
+"""If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
 """Shards that are read at the same time."""
 
@@ -106,7 +109,9 @@ class ObjectStorage(Storage):
         if url.scheme == "s3":
             options, found = resolved(options)
             credentials = credentials or found
-        return _core.RemoteStore(url.container, options, credentials=credentials)
+        return _core.RemoteStore(
+            url.container, options, credentials=credentials, **self.options.times
+        )
 
     def can_read_name(self, path: str) -> bool:
         return not is_url(path) or has_plain_key(path)
@@ -226,6 +231,12 @@ class ObjectStorage(Storage):
             with self._lock:
                 self._states.pop(path, None)
             raise
+
+    def will_ask_states(self, paths: Sequence[str]) -> None:
+        folders = Counter(path.rpartition("/")[0] + "/" for path in paths if not is_web(path))
+        for folder, count in folders.items():
+            if count >= _LISTED_FROM and folder not in self._listed and is_url(folder):
+                self._list(folder)
 
     def file_state(self, path: str) -> FileState:
         if not is_url(path):
@@ -359,6 +370,29 @@ class ObjectStorage(Storage):
         # An empty object may mark the folder itself.
         names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
+
+    def leftovers(self, folder: str) -> list[Leftover]:
+        """Those directly in a folder, and uploads without a note if botocore is installed."""
+        from penstock.storage import _object_left as left
+
+        if not is_url(folder):
+            return self._local.leftovers(folder)
+        folder = folder.rstrip("/")
+        refuse_web_target(folder)
+        with translated(folder):
+            found = list(left.of_store(folder, self.store, self.load))
+        notes = [self.load(one.path, NOTE_BYTES) for one in found if one.kind == "upload"]
+        known = {noted(note or b"")[1] for note in notes}
+        more = left.open_uploads(folder, self.options)
+        return [*found, *(one for one in more if one.upload not in known)]
+
+    def discard(self, left: Leftover) -> None:
+        from penstock.storage import _object_left
+
+        if is_url(left.path):
+            _object_left.discard(left, self.store, translated)
+        else:
+            self._local.discard(left)
 
     def own_files(self, folder: str) -> list[str]:
         if not is_url(folder):

@@ -122,11 +122,9 @@ def _expand_text(path: str, how: _How) -> list[str]:
         named = [name for part in path.split("::") for name in braces(part)]
         return [found for name in named for found in _expand_elsewhere(name, how)]
     if how.storage.exists(path):
-        listed = shard_list(path, how.storage)
-        if listed is None:
-            return _expand_one(path, how) if how.storage.is_here(path) else [path]
-        how.lists.append(listed)
-        return list(listed.paths)
+        if (named := _listed(path, how)) is not None:
+            return named
+        return _expand_one(path, how) if how.storage.is_here(path) else [path]
     if path.startswith("pipe:"):
         raise UnsupportedError(
             "pipe: would run a command, which penstock never does",
@@ -155,6 +153,8 @@ def _expand_elsewhere(path: str, how: _How) -> list[str]:
         if not found:
             raise FileNotFoundError(f"{path}: no object matches")
         return _complete(found)
+    if (named := _listed(path, how)) is not None:
+        return named
     if is_object_pattern(path):
         found = matching_objects(path, storage, how.skipped)
         if not found:
@@ -285,10 +285,15 @@ def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | Non
     if listed is not None:
         return listed
     index = os.path.join(folder, INDEX_NAME)
-    if index not in files or (named := shard_list(index, how.storage)) is None:
+    return _listed(index, how) if index in files else None
+
+
+def _listed(path: str, how: _How) -> list[str] | None:
+    """The shards that a JSON index names; None if the file is no such index."""
+    if (listed := shard_list(path, how.storage)) is None:
         return None
-    how.lists.append(named)
-    return list(named.paths)
+    how.lists.append(listed)
+    return list(listed.paths)
 
 
 def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
@@ -321,11 +326,7 @@ def _without_companions(paths: list[str], how: _How) -> list[str]:
 
 
 def _first_bytes(path: str, how: _How, length: int) -> bytes:
-    source = how.storage.source(path)
-    try:
-        return source.read(0, length).to_bytes()
-    finally:
-        source.close()
+    return how.storage.load(path, length) or b""
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:

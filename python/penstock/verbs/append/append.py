@@ -22,8 +22,8 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import kept_schema
 from penstock.framing.index.kept_schema import of_written
 from penstock.overlay.file import has_overlays
-from penstock.storage import journal
 from penstock.storage.base import Storage
+from penstock.storage.folder import state_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import WAIT_SECONDS
 from penstock.storage.local_sink import LocalSink
@@ -41,6 +41,7 @@ from penstock.verbs.write.shards import Progress
 from penstock.verbs.write.write import with_exact
 
 
+# Complexity: one branch for each place where the records may go.
 def append(
     data: Any,
     target: str | os.PathLike[str],
@@ -121,7 +122,7 @@ def append(
         )
     if where.new is None:
         # Read the index before any work. If the file changes, it is read again under the lock.
-        known = journal.state_of(last), work.end_of(last)
+        known = state_of(last), work.end_of(last)
         compression: str | None = known[1].compression
     else:
         known = None

@@ -105,7 +105,13 @@ def index(
         checksums,
         dict(format_options),
     )
-    total = sum(place.num_bytes(path) for path in paths)
+    # Waiting for a store needs no core.
+    threads = threads or place.reads_at_once
+    at_once = place.reads_at_once or 1
+    sizes = in_order(
+        [lambda: iter(paths)], lambda one: [place.num_bytes(one)], lambda _: 0, at_once
+    )
+    total = sum(sizes)
     made: list[str] = []
     num_records = num_bytes = 0
     for done in in_order([lambda: iter(paths)], work.build, lambda done: 0, threads):

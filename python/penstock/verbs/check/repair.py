@@ -11,7 +11,7 @@ from typing import Any
 from penstock.contract.format import Format, Options
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import LimitError, PenstockError, UnsupportedError
+from penstock.errors import ChangedError, LimitError, PenstockError, UnsupportedError, shown
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
@@ -19,7 +19,7 @@ from penstock.limits import Limits, limits_from
 from penstock.manifests.names import expand, storage_of
 from penstock.storage import journal
 from penstock.storage.append_journal import resolved
-from penstock.storage.base import Sink, Storage
+from penstock.storage.base import Sink, State, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
@@ -244,9 +244,9 @@ class _Work:
         types = self._types_of(path, kind)
         replaces = self.overwrite or self.in_place
         if not isinstance(self.new_storage, LocalStorage):
-            self._save(
-                saving, kind, target, self.new_storage.sink(target, overwrite=replaces), types
-            )
+            before = self.storage.opened_state(path) if self.in_place else None
+            sink = self.new_storage.sink(target, overwrite=replaces)
+            self._save(saving, kind, target, sink, types, before)
             return
         with _alone_at(target) as hidden:
             if not replaces:
@@ -260,11 +260,23 @@ class _Work:
                 sink = storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink, types)
 
-    def _save(self, saving: Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
+    def _save(
+        self,
+        saving: Saving,
+        kind: Format,
+        target: str,
+        sink: Sink,
+        types: bytes,
+        before: State | None = None,
+    ) -> None:
+        """Write a repaired file. `before` is the state of an object that it replaces."""
         begun = sink.path
         try:
             num_records, findings = saving.save(sink)
             made = self._index_of(saving, sink, types)
+            if before is not None and self.storage.state(target) != before:
+                message = "the object was changed or replaced while it was repaired"
+                raise ChangedError(message, file=shown(target))
             with self._index_ahead(made, sink, target):
                 sink.commit(target if target != begun else None)
         except BaseException as error:

@@ -226,9 +226,9 @@ class How:
     finds_text: bool = False
     """Whether to look for columns of bytes that are text."""
     storage: Storage | None = None
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)  # has secrets
     target_storage: Storage | None = None
-    target_storage_options: Mapping[str, Any] | None = None
+    target_storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def source(self) -> dict[str, Any]:

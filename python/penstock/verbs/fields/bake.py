@@ -15,6 +15,7 @@ from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.progress import Progress
 
 
+# Complexity: a killed run in place may have left any of the steps.
 def bake_fields(
     source: Any,
     *,

@@ -195,8 +195,7 @@ def write_overlay(
         SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
     storage = dataset.files.storage
-    for path in dataset.paths[:1]:
-        refuse_web_target(path)
+    refuse_web_target(dataset.paths[0])
     _refuse_repeated(schema.names, changes, tuple(dataset.paths))
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)
