@@ -13,15 +13,17 @@ from typing import Any
 
 import huggingface_hub
 import pytest
-from cases_stores import NAME, SERVERS, bucket, ids, store, stored, written
+from cases_stores import NAME, SERVERS, bucket, ids, served, store, stored, written
 from cases_tables import without_module
 from obstore.store import LocalStore, S3Store
 from s3fs import S3FileSystem
 from steps import Case, Cases
 
 import penstock as ps
+import penstock.tf as tf
 from reading import ROOT
 from remote.servers.hub import hub
+from remote.servers.nginx import SIGNATURE
 
 PLACES = ("aws_endpoint_url", "aws_allow_http", "aws_region")
 
@@ -231,7 +233,64 @@ def writing_to_the_hub() -> Case:
     return Case(lambda: ps.write({"id": [1]}, name, overwrite=True), advised)
 
 
+def with_options(call: Callable[[], Any]) -> Callable[[], Any]:
+    """A call that finds the store in the environment."""
+
+    def called() -> Any:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in store().options().items():
+                patch.setenv(name.upper(), value)
+            return call()
+
+    return called
+
+
+def a_mode_of_gfile() -> Case:
+    name = stored().replace(NAME, "lines.txt")
+
+    def advised() -> None:
+        gfile = tf.io.gfile
+        with gfile.GFile(name, "w") as file:
+            file.write("one")
+        gfile.copy(name, name + "2")
+        gfile.remove(name)
+        assert gfile.GFile(name + "2").read() == "one"
+
+    return Case(
+        with_options(lambda: tf.io.gfile.GFile(name, "a").write("x")), with_options(advised)
+    )
+
+
+def a_file_that_must_be_here() -> Case:
+    name = stored()
+
+    def advised() -> None:
+        tf.io.gfile.copy(name, "here.tfrecord")
+        assert len(list(tf.python_io.tf_record_iterator("here.tfrecord"))) == 3
+
+    def fails() -> None:
+        list(tf.python_io.tf_record_iterator(name))
+
+    return Case(with_options(fails), with_options(advised))
+
+
+def a_signed_name_in_a_pickle() -> Case:
+    address = served()
+    signed = address.replace("/strong/", "/signed/") + f"?sig={SIGNATURE}"
+
+    def advised() -> None:
+        ways: list[tuple[str, dict[str, Any]]] = [(address, {}), (signed, {"pickle_secrets": True})]
+        for name, options in ways:
+            again = pickle.loads(pickle.dumps(ps.open(name, storage_options=options)))
+            assert ids(again) == [1, 2, 3]
+
+    return Case(lambda: pickle.dumps(ps.open(signed)), advised)
+
+
 CASES: Cases = {
+    "'names without a signature, or storage_options={\"pickle_secrets\": True}'": a_signed_name_in_a_pickle,
+    "'tf.io.gfile.copy and remove, or a new file'": a_mode_of_gfile,
+    "'copy the file to this machine with tf.io.gfile.copy'": a_file_that_must_be_here,
     "\"pip install 'penstock[hf]'\"": a_data_set_without_its_client,
     "'write to this machine, and upload the files with the tools of the hub'": writing_to_the_hub,
     "\"the start method 'spawn', or names such as s3://bucket/key without storage=\"": a_fork_with_a_library,

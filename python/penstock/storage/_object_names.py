@@ -10,7 +10,7 @@ import re
 from penstock.storage._patterns import is_pattern
 from penstock.storage.base import Storage
 from penstock.storage.hidden import is_own
-from penstock.storage.skipped import HIDDEN, SkippedFile, why_not_data
+from penstock.storage.skipped import HIDDEN, UNREADABLE, SkippedFile, why_not_data
 from penstock.storage.urls import is_web
 
 
@@ -41,7 +41,7 @@ def matching_objects(pattern: str, storage: Storage, skipped: list[SkippedFile])
         return [pattern]  # the name of an object has such letters
     for path in listed:
         below = path[len(folder) :]
-        if matches(below) and _is_data(path, below, skipped, asked):
+        if matches(below) and _is_data(path, below, skipped, asked, storage):
             found.append(path)
     return found
 
@@ -50,14 +50,19 @@ def objects_below(folder: str, storage: Storage, skipped: list[SkippedFile]) -> 
     """The objects of a folder and the folders below it that may be data, sorted."""
     folder = folder.rstrip("/") + "/"
     paths = storage.list_below(folder)
-    return [path for path in paths if _is_data(path, path[len(folder) :], skipped, None)]
+    return [path for path in paths if _is_data(path, path[len(folder) :], skipped, None, storage)]
 
 
-def _is_data(path: str, below: str, skipped: list[SkippedFile], asked: str | None) -> bool:
+def _is_data(
+    path: str, below: str, skipped: list[SkippedFile], asked: str | None, storage: Storage
+) -> bool:
     """Whether an object may be data, by its name and those of its folders. Others are added to `skipped`."""
     parts = below.split("/")
     if not parts[-1] or any(map(is_own, parts)):
         return False  # an empty object that marks a folder, or a file of penstock
+    if not storage.can_read_name(path):
+        skipped.append(SkippedFile(path, UNREADABLE))
+        return False
     for part in parts:
         reason = why_not_data(part)
         if reason is not None and (part != parts[-1] or reason != asked):

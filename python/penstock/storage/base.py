@@ -258,6 +258,15 @@ class Storage(ABC):
         is right for storage without folders in folders."""
         return self.list(prefix.rstrip("/"))
 
+    def can_read_name(self, path: str) -> bool:
+        """Whether a listed file can be opened, judged by its name. Some clients cannot say all names of a store."""
+        del path
+        return True
+
+    def check_pickled_names(self, paths: Sequence[str]) -> None:
+        """Raise UnsupportedError if the names of these files are secrets, which must not be written into a pickle."""
+        del paths
+
     def is_here(self, path: str) -> bool:
         """Whether this names a file or folder of this machine's file system."""
         del path

@@ -39,7 +39,7 @@ from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
-from penstock.storage.urls import Url, is_url, is_web, split_url
+from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
@@ -85,6 +85,14 @@ class ObjectStorage(Storage):
         cache = None if self.cached is None else self.cached.cache
         return ObjectStorage, (self.options, cache, self._credentials)
 
+    def anew(self) -> ObjectStorage:
+        """The same storage with the same connections, which does not know yet in what state objects are."""
+        cache = None if self.cached is None else self.cached.cache
+        other = ObjectStorage(self.options, cache, self._credentials)
+        with self._lock:
+            other._stores = dict(self._stores)
+        return other
+
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
         url = split_url(path)
@@ -104,6 +112,13 @@ class ObjectStorage(Storage):
         return _core.RemoteStore(
             url.container, options, credentials=credentials, **self.options.times
         )
+
+    def can_read_name(self, path: str) -> bool:
+        return not is_url(path) or has_plain_key(path)
+
+    def check_pickled_names(self, paths: Sequence[str]) -> None:
+        if any(is_web(path) and shown(path) != path for path in paths):
+            self.options.refuse_signed()
 
     def is_here(self, path: str) -> bool:
         return not is_url(path)

@@ -61,6 +61,14 @@ class StorageOptions(Mapping[str, str]):
     def __repr__(self) -> str:
         return repr({n: "…" if _is_secret(n) else v for n, v in self._values.items()})
 
+    def refuse_signed(self) -> None:
+        """Raise UnsupportedError where secrets must not be pickled, because names of files are signed addresses."""
+        if not self.pickles_secrets and not _starts_a_child():
+            raise UnsupportedError(
+                "the addresses of the data are signed, and such secrets are not written into a pickle",
+                hint='names without a signature, or storage_options={"pickle_secrets": True}',
+            )
+
     def __reduce__(self) -> tuple[Any, ...]:
         secrets = sorted(filter(_is_secret, self._values))
         if secrets and not self.pickles_secrets and not _starts_a_child():

@@ -22,6 +22,7 @@ from penstock.errors import (
     StaleIndexError,
     UnsupportedError,
     command,
+    shown,
 )
 from penstock.framing.damage import Bad, DamageScan, Found, FoundFrames
 from penstock.framing.format import FramedFormat
@@ -134,7 +135,7 @@ def verify(
         findings.extend(tally.findings)
         if progress is not None:
             progress(num_records, min(num_bytes, total), total)
-    return Report(num_records, tuple(findings), total, tuple(paths))
+    return Report(num_records, tuple(findings), total, tuple(map(shown, paths)))
 
 
 _Task = Callable[[], Iterable[Tally]]
