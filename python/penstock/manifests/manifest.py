@@ -114,6 +114,12 @@ class Manifest:
         return int(self._records[-1])
 
     @property
+    def hive(self) -> bool | str:
+        """`hive=` of the dataset that was listed."""
+        hive = self.footer.hive
+        return self._name(hive) if isinstance(hive, str) else hive
+
+    @property
     def paths(self) -> Paths:
         """The names of the shards. They are read when they are needed."""
         return Paths(self)

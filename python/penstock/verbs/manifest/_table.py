@@ -79,7 +79,15 @@ class TableWriter:
         if len(self._waiting) == GROUP_SHARDS:
             self._flush()
 
-    def finish(self, path: str, schema: pa.Schema, types: str, *, has_overlays: bool) -> None:
+    def finish(
+        self,
+        path: str,
+        schema: pa.Schema,
+        types: str,
+        *,
+        has_overlays: bool,
+        hive: bool | str = False,
+    ) -> None:
         """Write the footer, and give the file its name."""
         if self._waiting:
             self._flush()
@@ -89,6 +97,7 @@ class TableWriter:
             types if types in TYPES else TYPES[0],
             schema,
             self._has_objects,
+            hive,
             has_overlays,
             digest_of_place(path),
             "" if has_overlays else self._facts.hexdigest(),
