@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.columns.facts import Facts, is_count, is_path, parsed_object
 from penstock.columns.numbers import as_numpy
@@ -159,6 +158,8 @@ class Group(NamedTuple):
 # Complexity: one branch for each claim.
 def check_group(batch: pa.RecordBatch, first_record: int, num_records: int, path: str) -> None:
     """Raise FormatError or UnsupportedError if the rows of a group are not what a manifest may say. `path`: the manifest."""
+    import pyarrow.compute as pc  # slow to import
+
     problem, row = None, None
     if batch.num_rows > _MOST_GROUP_SHARDS:
         problem = f"a row group has more than {_MOST_GROUP_SHARDS} shards"
@@ -204,6 +205,8 @@ def text_scalar(text: str) -> Any:
 
 def _refuse_places(paths: Any, path: str) -> None:
     """Raise UnsupportedError if a manifest in a store names something outside that store, or an address has a secret."""
+    import pyarrow.compute as pc  # slow to import
+
     absolute = paths.filter(is_absolute(paths))
     if not len(absolute):
         return
@@ -223,6 +226,8 @@ def _refuse_places(paths: Any, path: str) -> None:
 
 def is_absolute(paths: Any) -> Any:
     """Which paths of a manifest are not relative to its folder."""
+    import pyarrow.compute as pc  # slow to import
+
     return pc.match_substring_regex(paths, r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.manifests.manifest import Manifest
 from penstock.manifests.table import GROUP_SHARDS, SCHEMA, TYPES, Footer, digest_of_place
@@ -133,6 +132,8 @@ class OldRows:
         if self._table is None:
             yield from (None for _ in names)
             return
+        import pyarrow.compute as pc  # slow to import
+
         places: Any = pc.index_in(pa.array(names, pa.string()), value_set=self._paths)
         rows = self._table.take(places.drop_null()).to_pylist()
         found = iter(rows)
