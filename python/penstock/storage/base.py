@@ -309,6 +309,11 @@ class Storage(ABC):
     def will_ask_states(self, paths: Sequence[str]) -> None:
         """Prepare for `file_state` of these files. This is for storage with slow access; by default it does nothing."""
 
+    def starts_with(self, path: str, magic: bytes) -> bool:
+        """Whether a file starts with these bytes. Raises FileNotFoundError if there is none."""
+        with closing(self.source(path)) as source:
+            return source.read(0, min(len(magic), source.size)).to_bytes() == magic
+
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""
         with closing(self.source(path)) as source:
