@@ -216,6 +216,26 @@ def test_a_forked_child_reads_and_fills_the_cache(
     assert proxy.count() == 0
 
 
+def test_the_ranks_of_a_machine_request_each_block_once(
+    place: str, options: dict[str, str], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    source = f"{place}/x@3.tfrecord"
+    ds = ps.open(source, storage_options=options, cache=tmp_path / "c")
+    assert len(ds) == len(NUMBERS)
+
+    def work(rank: int) -> bool:
+        loader = ps.Loader(ds, batch_size=5, rank=rank, world_size=4)
+        found = epoch(loader)
+        filled(ds)
+        return len(found) == len(NUMBERS) / 4
+
+    proxy.forget()
+    children = [in_child(lambda rank=rank: work(rank)) for rank in range(4)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    # What the ranks needed at once, and each block once: not once for each rank.
+    assert proxy.sent(key="-of-00003.tfrecord") <= 2.1 * sum(shard.num_bytes for shard in ds.shards)
+
+
 def test_a_new_open_never_has_the_bytes_of_a_replaced_object(
     seaweed: Seaweed, prefix: str, options: dict[str, str], tmp_path: Path
 ) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import _core
 from penstock.storage._cache_files import BLOCK_BYTES, Block, BlockFiles, Kept
-from penstock.storage._cached import CachedObjects
+from penstock.storage._cached import CachedObjects, CachedSource
 from penstock.storage.base import Source
 
 MIB = 1 << 20
@@ -47,9 +47,10 @@ class Remote(Source):
         return self._tag
 
 
-def opened(cache: ps.Cache, source: Remote) -> tuple[Source, CachedObjects]:
+def opened(cache: ps.Cache, source: Remote) -> tuple[CachedSource, CachedObjects]:
     objects = CachedObjects(cache)
     view = objects.view(source, source.path)
+    assert isinstance(view, CachedSource)
     source.asked.clear()
     return view, objects
 
@@ -189,6 +190,43 @@ def test_threads_request_a_block_once(tmp_path: Path) -> None:
     assert sum(length for _, length in source.asked) == SIZE
 
 
+def test_a_block_that_another_process_requests_is_waited_for_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage._whole_blocks._OTHERS_SECONDS", 0.2)
+    cache, source = ps.Cache(tmp_path), Remote()
+    view, _ = opened(cache, source)
+    block = Block(view.key, 1, BLOCK_BYTES)
+
+    def asked() -> list[int]:
+        return [length for start, length in source.asked if start == BLOCK_BYTES]
+
+    begun, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        files = BlockFiles(str(tmp_path), None)
+        os.write(begun[1], b"1" if files.claim(block) else b"0")
+        os.read(done[0], 1)
+        files.write(block, _core.Buffer.from_bytes(BYTES[BLOCK_BYTES : 2 * BLOCK_BYTES]), 0)
+        os.read(done[0], 1)
+        os._exit(0)
+    try:
+        assert os.read(begun[0], 1) == b"1"
+        expected = BYTES[BLOCK_BYTES : BLOCK_BYTES + 2 * MIB]
+        assert view.read(BLOCK_BYTES, 2 * MIB).to_bytes() == expected
+        assert asked() == [2 * MIB]  # it took too long: only what is needed
+        os.write(done[1], b"1")
+        monkeypatch.setattr("penstock.storage._whole_blocks._OTHERS_SECONDS", 20)
+        assert view.read(BLOCK_BYTES, 2 * MIB).to_bytes() == expected
+        assert asked() == [2 * MIB]
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    cache.clear()
+    view.read(BLOCK_BYTES, 2 * MIB)  # a killed process claims nothing
+    assert asked() == [2 * MIB, BLOCK_BYTES]
+
+
 def test_another_tag_size_or_beginning_is_another_object(tmp_path: Path) -> None:
     cache = ps.Cache(tmp_path)
     opened(cache, Remote())[0].read(0, SIZE)
@@ -205,8 +243,9 @@ def test_another_tag_size_or_beginning_is_another_object(tmp_path: Path) -> None
 
 def test_an_object_without_a_tag_is_not_kept_and_a_note_says_so(tmp_path: Path) -> None:
     source = Remote(tag=None)
+    objects = CachedObjects(ps.Cache(tmp_path / "c"))
     with pytest.warns(UserWarning, match="s3://b/x: the server sends no version"):
-        view, objects = opened(ps.Cache(tmp_path / "c"), source)
+        view = objects.view(source, source.path)
     assert view is source
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -269,7 +308,7 @@ def test_a_disk_that_refuses_a_block_is_named_and_reading_goes_on(tmp_path: Path
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # once is enough
             assert view.read(MIB, SIZE).to_bytes() == BYTES[MIB:]
-    assert sorted(path.name[0] for path in tmp_path.iterdir()).count(".") == 1  # only the lock
+    assert {path.name for path in tmp_path.glob(".*")} == {".lock", ".claims"}
     source.asked.clear()
     view.read(0, BLOCK_BYTES)  # what was there is used
     assert not source.asked

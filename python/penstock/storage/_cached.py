@@ -163,6 +163,14 @@ class CachedObjects:
             with self._lock:
                 self._forget()
 
+    def claim(self, block: Block) -> bool:
+        """Claim to request a block. False if another process has claimed it."""
+        return self.cache.files.claim(block)
+
+    def release(self, block: Block) -> None:
+        """Give up a claim."""
+        self.cache.files.release(block)
+
     # -- filling behind the loop ------------------------------------------------------------------
 
     def fill_later(self, source: CachedSource, numbers: Sequence[int]) -> None:
@@ -197,18 +205,11 @@ class CachedObjects:
         try:
             # The loop meets the same error, if it needs these bytes.
             with suppress(OSError, PenstockError):
-                self._fill(source, place[1])
+                source.blocks.alone(place[1], self._stopped)
         finally:
             with self._lock:
                 self._sources.pop(place, None)
         return True
-
-    def _fill(self, source: CachedSource, number: int) -> None:
-        block = source.blocks.block(number)
-        if not self.has(block):
-            data = source.blocks.alone(number, self._stopped)
-            if data is not None:
-                self.keep(block, data)
 
     def stop(self) -> None:
         """End the thread before the interpreter exits."""
@@ -253,6 +254,26 @@ class CachedSource(SourceView):
     def read_in_order(self) -> None:
         self._is_in_order = True
         super().read_in_order()
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        if not self._objects.accepts:
+            return self._source.want(starts, lengths)
+        needed: dict[int, list[tuple[int, int]]] = {}
+        for start, length in zip(starts, lengths, strict=True):
+            for low, high in _cuts(start, start + length):
+                needed.setdefault(low // BLOCK_BYTES, []).append((low, high))
+        bulk = [n for n, cuts in needed.items() if self._is_bulk(n, cuts)]
+        alone = [
+            cut
+            for number in needed.keys() - set(bulk)
+            if not self._objects.has(self.blocks.block(number))
+            for cut in needed[number]
+        ]
+        held = self.blocks.want(bulk)
+        if held is None or not alone:
+            return held
+        others = self._source.want([low for low, _ in alone], [high - low for low, high in alone])
+        return None if others is None else [*held, *others]
 
     def read(self, start: int, length: int) -> _core.Buffer:
         end = min(start + length, self.size)
@@ -331,12 +352,16 @@ class CachedSource(SourceView):
         """The missing blocks that are requested as a whole."""
         if not self._objects.accepts:
             return []
-        found: list[int] = []
-        for number, inside in missing.items():
-            num_bytes = sum(cuts[at][1] - cuts[at][0] for at in inside)
-            if is_in_order or num_bytes >= min(_BULK_BYTES, self.blocks.block(number).num_bytes):
-                found.append(number)
-        return found
+        return [
+            number
+            for number, inside in missing.items()
+            if is_in_order or self._is_bulk(number, [cuts[at] for at in inside])
+        ]
+
+    def _is_bulk(self, number: int, cuts: Sequence[tuple[int, int]]) -> bool:
+        """Whether so much of a block is needed that it is requested as a whole."""
+        num_bytes = sum(high - low for low, high in cuts)
+        return num_bytes >= min(_BULK_BYTES, self.blocks.block(number).num_bytes)
 
     def _fill_later(self, numbers: AbstractSet[int], num_bytes: int) -> None:
         """Let blocks be filled behind the loop, of which `num_bytes` bytes were requested."""
