@@ -23,6 +23,7 @@ import penstock as ps
 from penstock import _core
 from penstock.storage._cache_files import BLOCK_BYTES, Block, BlockFiles, Kept
 from penstock.storage._cached import CachedObjects, CachedSource
+from penstock.storage._object_source import AHEAD
 from penstock.storage.base import Source
 
 MIB = 1 << 20
@@ -382,3 +383,28 @@ def test_a_cache_is_shown_cleared_and_pickled(tmp_path: Path) -> None:
 def test_a_budget_must_hold_two_blocks(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_bytes must be at least 16777216"):
         ps.Cache(tmp_path, max_bytes=1000)
+
+
+def test_announced_blocks_are_requested_once_and_given_up_with_their_owner(tmp_path: Path) -> None:
+    source = Remote()
+    view, _ = opened(ps.Cache(tmp_path), source)
+    before = AHEAD.used
+    held = view.want([100, 2 * BLOCK_BYTES], [9 * MIB, 4 * MIB])
+    assert held is not None and len(held) == 3
+    assert AHEAD.used == before + 3 * BLOCK_BYTES
+    other = BlockFiles(str(tmp_path), None)
+    child = os.fork()
+    if not child:  # no other process requests them
+        os._exit(int(any(other.claim(view.blocks.block(number)) for number in range(3))))
+    assert os.waitpid(child, 0)[1] == 0
+    assert view.read(100, 9 * MIB).to_bytes() == BYTES[100 : 100 + 9 * MIB]
+    assert [start for start, _ in source.asked] == [0, BLOCK_BYTES]
+    del held
+    assert AHEAD.used == before
+    child = os.fork()
+    if not child:
+        os._exit(int(not other.claim(view.blocks.block(2))))
+    assert os.waitpid(child, 0)[1] == 0
+    view.read(2 * BLOCK_BYTES, 4 * MIB)
+    assert view.want([100], [9 * MIB]) == []  # it is in the cache
+    assert source.asked[2:] == [(2 * BLOCK_BYTES, BLOCK_BYTES)]

@@ -17,7 +17,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -252,9 +252,6 @@ class CachedSource(SourceView):
         self._touched: set[int] = set()
         self._lock = Lock()
 
-    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
-        return ()  # it reads whole blocks
-
     def read_in_order(self) -> None:
         self._is_in_order = True
         super().read_in_order()
@@ -262,22 +259,19 @@ class CachedSource(SourceView):
     def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
         if not self._objects.accepts:
             return self._source.want(starts, lengths)
-        needed: dict[int, list[tuple[int, int]]] = {}
-        for start, length in zip(starts, lengths, strict=True):
-            for low, high in _cuts(start, start + length):
-                needed.setdefault(low // BLOCK_BYTES, []).append((low, high))
-        bulk = [n for n, cuts in needed.items() if self._is_bulk(n, cuts)]
-        alone = [
-            cut
-            for number in needed.keys() - set(bulk)
-            if not self._objects.has(self.blocks.block(number))
-            for cut in needed[number]
-        ]
+        needed = _by_block(zip(starts, lengths, strict=True))
+        bulk = [number for number, cuts in needed.items() if self._is_bulk(number, cuts)]
         held = self.blocks.want(bulk)
+        alone = self._missing({n: cuts for n, cuts in needed.items() if n not in bulk})
         if held is None or not alone:
             return held
         others = self._source.want([low for low, _ in alone], [high - low for low, high in alone])
         return None if others is None else [*held, *others]
+
+    def _missing(self, needed: dict[int, list[tuple[int, int]]]) -> list[tuple[int, int]]:
+        """The parts that are in no block of the cache."""
+        missing = (n for n in needed if not self._objects.has(self.blocks.block(n)))
+        return sorted(cut for number in missing for cut in needed[number])
 
     def read(self, start: int, length: int) -> _core.Buffer:
         end = min(start + length, self.size)
@@ -403,6 +397,15 @@ def _cuts(start: int, end: int) -> list[tuple[int, int]]:
     """The parts of a range in each block."""
     borders = range((start // BLOCK_BYTES + 1) * BLOCK_BYTES, end, BLOCK_BYTES)
     return list(pairwise([start, *borders, end]))
+
+
+def _by_block(ranges: Iterable[tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+    """The parts of ranges (start, length) in each block."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for start, length in ranges:
+        for cut in _cuts(start, start + length):
+            found.setdefault(cut[0] // BLOCK_BYTES, []).append(cut)
+    return found
 
 
 def _without_secrets(path: str) -> str:
