@@ -133,6 +133,9 @@ class ForeignStorage(Storage):
         source = ForeignSource(self, path)
         return source if self.cached is None else self.cached.view(source, path)
 
+    def cache_hits(self) -> tuple[int, int]:
+        return (0, 0) if self.cached is None else self.cached.hits()
+
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not self._driver.writes:
             raise UnsupportedError(
