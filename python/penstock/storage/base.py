@@ -384,6 +384,10 @@ class Storage(ABC):
         """The size of a file that `look_beside` has found; else None."""
         del path
 
+    def cache_hits(self) -> tuple[int, int]:
+        """How often this process read from a cache on a local disk instead, and how many bytes."""
+        return 0, 0
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether
         any of them may exist and was begun. This is for storage with slow access; by default it does nothing."""

@@ -198,6 +198,13 @@ class ObjectStorage(Storage):
             if self.cached is not None and self.cached.has_start(path, state.size):
                 return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
+        self._know(path, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        source = ObjectSource(self, store, path, key, state, first, claim)
+        return source if self.cached is None else self.cached.view(source, path)
+
+    def _know(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
+        """Keep the state of an object, and its first bytes for the next time it is opened."""
         head = (
             first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
         )
@@ -206,9 +213,6 @@ class ObjectStorage(Storage):
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
-        source = ObjectSource(self, store, path, key, state, first, claim)
-        return source if self.cached is None else self.cached.view(source, path)
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
         """Open an object by a request for this state only. An older version is read, if the store keeps it."""
@@ -250,6 +254,9 @@ class ObjectStorage(Storage):
         store, key = self.store(path)
         with translated(path):
             return state_of(store.head(key))
+
+    def cache_hits(self) -> tuple[int, int]:
+        return (0, 0) if self.cached is None else self.cached.hits()
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):

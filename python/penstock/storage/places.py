@@ -31,7 +31,7 @@ def storage_of(
         ValueError: there are options for a storage that already has its own.
     """
     if storage is None and any(name.startswith("hf://") for name in texts(source)):
-        return _of_hub(source, options)
+        return _of_hub(source, options, cache)
     if storage is None:
         return storage_for(source, options, cache)
     if options:
@@ -41,12 +41,12 @@ def storage_of(
     return adapted(storage)
 
 
-def _of_hub(source: Any, options: Mapping[str, Any] | None) -> Storage:
+def _of_hub(source: Any, options: Mapping[str, Any] | None, cache: Cache | None) -> Storage:
     from penstock.storage._hub import SCHEME, HubDriver
 
     if not all(name.startswith(SCHEME) for name in texts(source)):
         raise ValueError("hf:// names and other names cannot be opened together")
-    return ForeignStorage(HubDriver(options))
+    return ForeignStorage(HubDriver(options), cache)
 
 
 def adapted(storage: Any) -> Storage:
