@@ -65,6 +65,14 @@ def users_code() -> Generator[None]:
         thread.in_users_code = False
 
 
+def raise_if_left() -> None:
+    """End a task whose consumer has stopped, perhaps by Ctrl-C: raise InterruptedError. Tasks call this while they wait
+    for something slow."""
+    thread = threading.current_thread()
+    if isinstance(thread, _Thread) and thread.is_left:
+        raise InterruptedError("the consumer has stopped")
+
+
 def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
     """Wait in a task, holding the lock of `changed`, until an earlier task makes `is_so` true.
 
@@ -74,10 +82,8 @@ def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
     Raises:
         InterruptedError: the consumer has stopped, perhaps by Ctrl-C while it ran the earlier task.
     """
-    thread = threading.current_thread()
     while not changed.wait_for(is_so, _POLL_SECONDS):
-        if isinstance(thread, _Thread) and thread.is_left:
-            raise InterruptedError("the consumer has stopped")
+        raise_if_left()
 
 
 class _Failure:

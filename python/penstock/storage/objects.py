@@ -18,6 +18,7 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
+from penstock.engine.threads import raise_if_left
 from penstock.errors import StorageError, UnsupportedError, shown
 from penstock.storage._cached import CachedObjects
 from penstock.storage._listings import Listings, own_prefixes
@@ -43,6 +44,9 @@ _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
 READS_AT_ONCE = 32
 """Shards that are read at the same time."""
+
+
+_core.while_waiting(raise_if_left)  # so that a scan that is left does not wait for its requests
 
 
 class ObjectStorage(Storage):
