@@ -19,6 +19,13 @@ from remote.servers.seaweed import Seaweed
 
 COUNT = 400
 NAMES = ("x ü+1.tfrecord", "x.tar", "x.parquet", "x.arrow", "x.h5", "x.beton", "x.npz")
+FAST = NAMES[:3]
+"""The files of the normal run."""
+
+
+each_name = pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in FAST else pytest.mark.stress) for n in NAMES]
+)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +50,7 @@ def check(here: Path, url: str, options: dict[str, Any]) -> None:
     assert ps.verify(url, storage_options=options).ok
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_name
 @pytest.mark.parametrize("place", ["strong", "weak", "untagged", "undated", "moved", "signed"])
 def test_a_web_server(
     place: str,
@@ -58,14 +65,14 @@ def test_a_web_server(
     check(files[name], f"{url}?sig={SIGNATURE}" if place == "signed" else url, {})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_name
 def test_google_cloud_storage(name: str, files: dict[str, Path], gcs: Seaweed) -> None:
     with gcs.bucket() as bucket:
         gcs.client.put(f"{bucket}/a/{name}", files[name].read_bytes())
         check(files[name], f"gs://{bucket}/a/{name}", gcs.gcs_options())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_name
 @pytest.mark.parametrize("scheme", ["az", "abfs"])
 def test_azure(
     scheme: str, name: str, files: dict[str, Path], azure: Azure, container: str
@@ -76,7 +83,7 @@ def test_azure(
     check(files[name], url, options)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_name
 def test_a_presigned_address_of_s3(
     name: str, files: dict[str, Path], seaweed: Seaweed, prefix: str
 ) -> None:

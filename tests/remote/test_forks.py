@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ def store_in_environment(seaweed: Seaweed, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @contextmanager
-def busy(url: str) -> Iterator[None]:
+def busy(url: str) -> Generator[None]:
     """Threads that scan again and again."""
     stop = threading.Event()
     errors: list[BaseException] = []
@@ -106,7 +106,7 @@ def ids_of(loader: Any) -> list[int]:
     return sorted(int(one) for batch in loader for one in batch["id"])
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.stress)])
 def test_workers_of_torchs_data_loader_read(url: str, method: str) -> None:
     from torch.utils.data import DataLoader
 
@@ -119,9 +119,10 @@ def test_workers_of_torchs_data_loader_read(url: str, method: str) -> None:
     signal.alarm(3 * SECONDS)
     try:
         with busy(url):
+            given: Any = dataset
             loader = DataLoader(
-                dataset, batch_size=100, num_workers=2, multiprocessing_context=method
-            )  # type: ignore[arg-type]
+                given, batch_size=100, num_workers=2, multiprocessing_context=method
+            )
             assert ids_of(loader) == list(range(COUNT))
     finally:
         signal.alarm(0)

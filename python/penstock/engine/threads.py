@@ -257,7 +257,9 @@ class Work(Generic[Task, Result]):
         """The results of a stream's next task, or None after the last."""
         if os.getpid() != self._process:
             raise RuntimeError("a scan cannot continue in a forked process; start a new scan there")
+        inner = isinstance(threading.current_thread(), _Thread)  # a task that runs tasks of its own
         while True:
+            raise_if_left()
             with self._lock:
                 done = stream.done.pop(stream.taken, None)
                 if done is not None:
@@ -271,7 +273,7 @@ class Work(Generic[Task, Result]):
                 self._awaited = stream
                 found = self._choose(self._latest) if self._helps else None
                 if found is None:
-                    self._ready.wait(_SIGNALS_SECONDS)
+                    self._ready.wait(_POLL_SECONDS if inner else _SIGNALS_SECONDS)
                 self._awaited = None
             if found is not None:
                 self._latest = found
