@@ -14,6 +14,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.framing.index import sidecar
+from penstock.storage.local import LocalStorage
+from penstock.storage.objects import ObjectStorage
 from remote.servers.fault_proxy import FaultProxy
 from remote.servers.seaweed import Seaweed
 
@@ -204,3 +207,43 @@ def test_a_loader_asks_for_each_object_twice_and_then_for_records(shards: Counte
 def test_one_missing_object_is_named(shards: Counted) -> None:
     with pytest.raises(FileNotFoundError, match="no such object"):
         shards.open(["True/t-00000-of-00010.tfrecord", "True/t-00077-of-00010.tfrecord"]).to_table()
+
+
+def test_large_records_are_indexed_by_their_headers(
+    store: Counted, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    sizes = [3_000_000, 2_500_000, 4_000_000]
+    data = {"id": range(3), "blob": [rng.bytes(size) for size in sizes]}
+    ps.write(data, tmp_path / "x.tfrecord")
+    for name in ("a", "b"):
+        ps.write(data, store.url(f"{name}.tfrecord"), index=False, storage_options=store.options)
+    store.proxy.forget()
+    made = ps.index(store.url("*.tfrecord"), storage_options=store.options)
+    assert made == [store.url(".a.tfrecord.penstock"), store.url(".b.tfrecord.penstock")]
+    # Of each: its first bytes with the first header, two headers, and its end.
+    gets = [one for one in store.proxy.requests("GET") if one.range]
+    assert sum(one.sent for one in gets) < 1_000_000
+    ours = sidecar.load(str(tmp_path / ".x.tfrecord.penstock"), LocalStorage())
+    theirs = sidecar.load(made[0], ObjectStorage(store.options))
+    assert theirs.starts.tolist() == ours.starts.tolist()
+    assert theirs.checksums.tolist() == ours.checksums.tolist()
+    assert store.open("a.tfrecord")[2]["blob"] == data["blob"][2]
+
+
+def test_small_records_are_indexed_by_reading_all_bytes(store: Counted, tmp_path: Path) -> None:
+    data = {"id": range(50), "blob": [bytes([n]) * 20_000 for n in range(50)]}
+    ps.write(data, store.url("x.tfrecord"), index=False, storage_options=store.options)
+    made = store.requests(lambda: ps.index(store.url("x.tfrecord"), storage_options=store.options))
+    assert made < 10
+
+
+def test_a_damaged_header_is_an_error_of_the_record(store: Counted, seaweed: Seaweed) -> None:
+    data = {"id": range(3), "blob": [bytes([n]) * 3_000_000 for n in range(3)]}
+    ps.write(data, store.url("x.tfrecord"), index=False, storage_options=store.options)
+    body = bytearray(seaweed.client.get(f"{store.place}/x.tfrecord"))
+    body[3_000_000:3_000_400] = bytes(400)
+    seaweed.client.put(f"{store.place}/x.tfrecord", bytes(body))
+    with pytest.raises(ps.FormatError) as damaged:
+        ps.index(store.url("x.tfrecord"), storage_options=store.options)
+    assert damaged.value.record == 1

@@ -89,6 +89,28 @@ def _seconds(text: str | None) -> float | None:
     return seconds
 
 
+def refuse_secrets(made_of: object) -> None:
+    """Raise UnsupportedError if what another library would pickle has secrets, unless a child process is started."""
+    secrets = sorted(set(_secrets_in(made_of)))
+    if secrets and not _starts_a_child():
+        raise UnsupportedError(
+            f"storage= has secrets ({', '.join(secrets)}), which are not written into a pickle",
+            hint="keys in the environment, or s3://bucket/key with storage_options= instead of storage=",
+        )
+
+
+def _secrets_in(value: object) -> Iterator[str]:
+    """The names of secrets in nested dicts and tuples."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if isinstance(inner, str) and inner and _is_secret(str(name).lower()):
+                yield str(name)
+            yield from _secrets_in(inner)
+    elif isinstance(value, (tuple, list)):
+        for inner in value:
+            yield from _secrets_in(inner)
+
+
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -41,6 +41,6 @@ def begin(paths: Sequence[str], storage: Storage, kept: str) -> None:
             if kept == "never"
             else [sidecar.path_for(name, folder) for folder in sidecar.folders(kept)]
         )
-        here = any(not is_url(place) and storage.exists(place) for place in places)
+        here = any(storage.is_here(place) and storage.exists(place) for place in places)
         is_begun = here or storage.begin(list(filter(is_url, places)), _WHOLE_BYTES)
         storage.begin([path], _INDEXED_HEAD_BYTES if is_begun else None)
