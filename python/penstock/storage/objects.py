@@ -18,6 +18,7 @@ from typing import Any
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
+from penstock.engine.threads import raise_if_left
 from penstock.errors import StorageError, UnsupportedError, shown
 from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
@@ -47,6 +48,9 @@ _LISTED_FROM = 64
 """If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
 """Shards that are read at the same time."""
+
+
+_core.while_waiting(raise_if_left)  # so that a scan that is left does not wait for its requests
 
 
 class ObjectStorage(Storage):
