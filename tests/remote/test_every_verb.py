@@ -64,7 +64,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 def test_each_command_with_data_takes_options_of_stores(name: str, command: click.Command) -> None:
     arguments = {one.name for one in command.params if isinstance(one, click.Argument)}
     options = {word for one in command.params for word in one.opts}
-    if arguments & {"source", "file", "a"}:
+    if arguments & {"source", "file", "a", "folder"} and name != "cache":
         assert "--storage-option" in options
     if arguments & {"source"} and (arguments & {"target"} or "--into" in options):
         assert "--target-storage-option" in options
@@ -213,3 +213,24 @@ def test_a_dataset_is_written_into_a_store(url: str, prefix: str, seaweed: Seawe
     ps.write(ps.open(url, **options).filter("id < 7"), f"s3://{prefix}/few.tar", **options)
     found = ps.open(f"s3://{prefix}/few.tar", **options)
     assert len(found) == 7
+
+
+def test_a_damaged_object_is_replaced_by_a_repaired_one_unless_it_changed(
+    url: str, prefix: str, seaweed: Seaweed
+) -> None:
+    options = {"storage_options": seaweed.options()}
+    shard = f"{prefix}/x-00001-of-0000{SHARDS}.tfrecord"
+    good = seaweed.client.get(shard)
+    bad = bytearray(good)
+    bad[200] ^= 1
+    seaweed.client.put(shard, bytes(bad))
+
+    def replaced(records: int, done: int, total: int) -> None:
+        seaweed.client.put(shard, good)
+
+    with pytest.raises(ps.ChangedError):
+        ps.repair(f"s3://{shard}", in_place=True, progress=replaced, **options)
+    assert seaweed.client.get(shard) == good
+    seaweed.client.put(shard, bytes(bad))
+    assert not ps.repair(url, in_place=True, **options).ok
+    assert ps.verify(url, **options).num_records == COUNT - 1

@@ -269,6 +269,11 @@ class Reader(ABC):
         order; if it is False and all columns are needed, the file is read ahead from front to back."""
         return False
 
+    def want(self, records: np.ndarray, columns: Projection) -> Sequence[object] | None:
+        """Begin to request records that are picked soon; see `Source.want`. By default this does nothing."""
+        del records, columns
+        return ()
+
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         """Read records of the shard in the requested order in one step. None if that is not faster or there is a fault:
         then use `pick` and `decode`, which return the records or raise the error."""

@@ -61,6 +61,23 @@ def take(
     return reordered(joined, place)
 
 
+def want(
+    dataset: Opened, numbers: np.ndarray, columns: Sequence[str] | None
+) -> Sequence[object] | None:
+    """Begin to request records that are taken soon. The caller holds the result until then. None if there is no room
+    for them now. It does nothing for files of this machine."""
+    if dataset.files.storage.reads_at_once is None or not len(numbers):
+        return ()
+    shards, local = dataset.files.locate(numbers)
+    held: list[object] = []
+    for shard in np.unique(shards).tolist():
+        one = dataset.files.reader(shard).want(local[shards == shard], columns)
+        if one is None:
+            return held or None  # the rest is requested when it is read
+        held.extend(one)
+    return held
+
+
 def empty(schema: pa.Schema) -> pa.RecordBatch:
     """A batch without records. `pa.array([])` does not support all types, such as unions."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)

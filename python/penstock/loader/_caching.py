@@ -10,7 +10,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -72,6 +72,9 @@ class Cached:
             except (PenstockError, OSError, EOFError):
                 self._lose(copying)  # the copy is damaged, but the source is intact
         return self.source.take(numbers, clock, views=views)
+
+    def want(self, numbers: np.ndarray) -> Sequence[object] | None:
+        return () if self.is_ready else self.source.want(numbers)
 
     def warn_once(self) -> None:
         """Warn, the first time only, if no copy will be made."""

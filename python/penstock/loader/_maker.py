@@ -58,8 +58,8 @@ class BatchMaker:
         """Yield every `every`-th batch of an epoch from a position on, beginning with number `first`."""
         parts = iter(islice(self._plan.parts(position, self._rank), first, None, every))
         shared = Shared(self.pool)
-        # The windows of an order such as Blocked may take up to half of the memory.
-        reading = self._reading(epoch, position, self._room // 2, shared.go_on)
+        # The windows of an order such as Blocked may take up to two thirds of the memory.
+        reading = self._reading(epoch, position, self._room * 2 // 3, shared.go_on)
         batches = count()
         tasks: Tasks[BatchPart] = Tasks(self._most_batches)
 

@@ -21,6 +21,7 @@ from penstock.engine.locks import Lock
 from penstock.errors import raise_unless_damage
 from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sources import Records, Taken
+from penstock.loader._windows_ahead import PART_BYTES, WindowsAhead, end_of_part
 from penstock.loader.stats import Clock
 from penstock.orders import Blocked, Mixture, Order, Window, Windows
 from penstock.orders.keys import digest
@@ -36,6 +37,8 @@ _END = 1 << 63
 
 class Source(Protocol):
     def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken: ...
+
+    def want(self, numbers: np.ndarray) -> Sequence[object] | None: ...
 
 
 class RecordSequence:
@@ -156,12 +159,13 @@ class WindowReading(Reading):
         self._record_bytes = 0.0
         """The largest mean record size of a window so far; 0 before the first window."""
         self._loaded: OrderedDict[int, _Loaded] = OrderedDict()
+        self._ahead = WindowsAhead(source, windows, self._wanted, most_bytes // 4)
         self._lock = Lock()
 
     @property
     def num_bytes(self) -> int:
         with self._lock:
-            return sum(loaded.num_bytes for loaded in self._loaded.values())
+            return self._ahead.num_bytes + sum(one.num_bytes for one in self._loaded.values())
 
     def take_several(
         self,
@@ -210,9 +214,16 @@ class WindowReading(Reading):
             self._loaded.move_to_end(window.number)
             while len(self._loaded) > most_windows:
                 self._loaded.popitem(last=False)
-        most_bytes = self._most_bytes // most_windows
+            others = sum(one.num_bytes for one in self._loaded.values() if one is not loaded)
+        # A window may use what others do not, up to half.
+        left = min(self._most_bytes // 2, self._most_bytes - others)
+        most_bytes = max(self._most_bytes // most_windows, left)
         self._fill(loaded, window, most_bytes, clock)
         taken = [loaded.take(asked)]
+        with self._lock:
+            loaded.num_taken += len(asked)
+            if loaded.num_taken == loaded.num_records:
+                self._loaded.pop(window.number, None)  # all of its batches are made
         if loaded.end < _END and not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -234,23 +245,33 @@ class WindowReading(Reading):
             if loaded.parts:
                 return
             numbers = self._wanted(window)
+            loaded.num_records = len(numbers)
             parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
             num_bytes = start = 0
+            latest = 0.0  # the mean size of the latest records
             while start < len(numbers):
                 self._go_on()
                 if parts and num_bytes >= most_bytes:
                     loaded.end = int(numbers[start])
                     break
                 # Estimate how many records fit from those read so far. In the first window, at most double their number.
-                each = max(num_bytes / max(start, 1), self._record_bytes, 1)
-                count = int(min(most_bytes - num_bytes, _PART_BYTES) / each)
+                each = max(num_bytes / max(start, 1), latest, self._record_bytes, 1)
+                part_bytes = PART_BYTES if self._ahead.is_used else _PART_BYTES
+                count = int(min(most_bytes - num_bytes, part_bytes) / each)
                 if not self._record_bytes:
                     count = min(count, start)
-                asked = numbers[start : start + max(count, _FIRST_RECORDS)]
+                stop = start + max(count, _FIRST_RECORDS)
+                asked = numbers[start : end_of_part(window, numbers, start, stop)]
+                if start or self._record_bytes:
+                    self._ahead.ask(window.number, start + len(asked), each)
                 batch, kept = self._source.take(asked, clock)
                 parts.append((batch, asked[kept]))
                 num_bytes += batch.nbytes
+                last = batch.slice(max(batch.num_rows - _FIRST_RECORDS, 0))
+                latest = last.nbytes / max(last.num_rows, 1)
                 start += len(asked)
+                self._ahead.is_read(window.number, start)
+            self._ahead.is_loaded(window.number)
             loaded.parts, loaded.num_bytes = parts, num_bytes
             self._record_bytes = max(self._record_bytes, num_bytes / max(start, 1))
 
@@ -271,7 +292,7 @@ class _Loaded:
         self.lock = Lock()
         self.parts: list[tuple[pa.RecordBatch, np.ndarray]] = []
         """Records and their numbers."""
-        self.num_bytes = 0
+        self.num_bytes = self.num_records = self.num_taken = 0
         self.end = _END
         """Records with this number or a higher one are not in memory."""
 

@@ -18,7 +18,7 @@ from penstock.columns.joined import join
 from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_text, storage_of
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.take import empty, reordered, take
+from penstock.datasets.take import empty, reordered, take, want
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
@@ -143,6 +143,18 @@ class Records:
         found = np.concatenate(places)
         order = np.argsort(found, kind="stable")
         return reordered(join(batches), order), found[order]
+
+    def want(self, numbers: np.ndarray) -> Sequence[object] | None:
+        """Begin to request records that are taken soon; see `datasets.take.want`."""
+        owners = np.searchsorted(self._firsts, numbers, "right") - 1
+        held: list[object] = []
+        for owner in np.unique(owners):
+            local = numbers[owners == owner] - self._firsts[owner]
+            one = want(self.datasets[owner], local, self._columns)
+            if one is None:
+                return held or None  # the rest is requested when it is read
+            held.extend(one)
+        return held
 
     def _take_from(self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool) -> Taken:
         places = np.arange(len(numbers))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.manifests.manifest import Manifest
-from penstock.storage import objects, paths
+from penstock.storage import objects, paths, places
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
 from penstock.storage.manifest_mark import has_mark, names_one_file
@@ -40,12 +40,19 @@ def expand(
     return paths.expand(source, storage, is_folder=is_folder, follow_links=follow_links)
 
 
-def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+def storage_of(
+    source: Any,
+    storage: Any = None,
+    options: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
 ) -> Storage:
     """The storage of a source as a user names it. A manifest on this machine may list objects of stores."""
-    place = objects.storage_for(source, options, cache)
-    if isinstance(source, (str, os.PathLike)) and not is_url(os.fsdecode(source)):  # pyright: ignore[reportUnknownArgumentType]
+    place = places.storage_of(source, storage, options, cache)
+    if (
+        storage is None
+        and isinstance(source, (str, os.PathLike))
+        and not is_url(os.fsdecode(source))
+    ):  # pyright: ignore[reportUnknownArgumentType]
         manifest = manifest_at(os.fsdecode(source), place)  # pyright: ignore[reportUnknownArgumentType]
         if manifest is not None and manifest.footer.has_objects:
             return objects.ObjectStorage(options, cache)

@@ -33,6 +33,7 @@ class Window:
         first, last: the positions of the window in the epoch, [first, last).
         chunks: the numbers of the window's chunks, int64[c], sorted.
         starts, stops: the ranges of consecutive records in the window, int64[r], sorted and disjoint.
+        ends: the records at which its chunks end, int64[c], sorted.
     """
 
     number: int
@@ -41,6 +42,7 @@ class Window:
     chunks: np.ndarray
     starts: np.ndarray
     stops: np.ndarray
+    ends: np.ndarray
 
     def rows(self, records: np.ndarray) -> np.ndarray:
         """The index of each of these records, if the ranges of the window are read one after another: int64[n]."""
@@ -92,13 +94,14 @@ class Windows:
         stops = starts + lengths[by_place]
         chunks = self._chunks[begin:end][by_place]
         has_records = stops > starts
+        ends = stops
         starts, stops = starts[has_records], stops[has_records]
         # Adjacent chunks form one range.
         is_joint = starts[1:] == stops[:-1]
         starts = np.delete(starts, np.flatnonzero(is_joint) + 1)
         stops = np.delete(stops, np.flatnonzero(is_joint))
         first, last = self.edges[number : number + 2].tolist()
-        return Window(number, first, last, chunks, starts, stops)
+        return Window(number, first, last, chunks, starts, stops, ends)
 
     def at(self, position: int) -> Window:
         """The window that contains a position."""

@@ -241,6 +241,7 @@ class CachedSource(SourceView):
 
     def __init__(self, source: Source, key: bytes, objects: CachedObjects) -> None:
         super().__init__(source)
+        self.announces = False
         self.key = key
         self.blocks = WholeBlocks(source, key, objects)
         self._objects = objects
@@ -249,6 +250,9 @@ class CachedSource(SourceView):
         self._missed_bytes = 0
         self._touched: set[int] = set()
         self._lock = Lock()
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        return ()  # it reads whole blocks
 
     def read_in_order(self) -> None:
         self._is_in_order = True

@@ -66,14 +66,14 @@ def _part(coming: Coming, start: int, end: int) -> Callable[[], _core.Buffer]:
     return lambda: coming.fetch.wait().slice(start - coming.start, end - start)
 
 
-def merged(starts: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, int]]:
-    """The same ranges as pieces (start, end) that are worth a request each, in file order."""
+def merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same ranges (start, end) as pieces that are worth a request each, in file order."""
     whole: list[list[int]] = []
-    for start, length in sorted(zip(starts, lengths, strict=True)):
+    for start, end in sorted(ranges):
         if whole and start <= whole[-1][1] + _GAP_BYTES:
-            whole[-1][1] = max(whole[-1][1], start + length)
+            whole[-1][1] = max(whole[-1][1], end)
         else:
-            whole.append([start, start + length])
+            whole.append([start, end])
     return [
         (at, min(at + PIECE_BYTES, end))
         for start, end in whole

@@ -31,6 +31,9 @@ _EQUAL_PARTS = 1_000
 _STEP_PARTS = 60
 """After so many further parts, parts grow by `_PART_BYTES`. So the most parts that stores take, 10,000, are 5 TiB."""
 
+NOTE_BYTES = 64 << 10
+"""No note is larger."""
+
 Place = Callable[[str], tuple[_core.RemoteStore, str]]
 """Returns the client for a path, and the key of the object."""
 Translated = Callable[[str], Any]
@@ -127,19 +130,19 @@ def give_up(path: str, place: Place, translated: Translated) -> None:
     store, key = place(path)
     with translated(path):
         try:
-            text = store.first(key, 0, _PART_BYTES).wait().to_bytes()
+            text = store.first(key, 0, NOTE_BYTES).wait().to_bytes()
         except _core.StoreError as error:
             if error.args[0] == "missing":
                 return
             raise
-        name, upload = _noted(text)
+        name, upload = noted(text)
         if name and upload:
             other, data_key = place(os.path.join(os.path.dirname(path), name))
             other.upload(data_key, upload).abort()
         store.delete(key)
 
 
-def _noted(text: bytes) -> tuple[str, str]:
+def noted(text: bytes) -> tuple[str, str]:
     """The name and the upload of a note; empty if it is none."""
     with suppress(ValueError, KeyError, TypeError):
         facts = json.loads(text)

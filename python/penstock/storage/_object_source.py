@@ -6,18 +6,20 @@ A source that is read in order reads ahead, in blocks. All blocks that wait to b
 from __future__ import annotations
 
 import errno
-import hashlib
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
+from penstock.storage._identity import numbers_of
 from penstock.storage._object_announced import PIECE_BYTES, Announced, Coming, merged
 from penstock.storage.base import FileState, Source, Storage
 
@@ -155,16 +157,13 @@ AHEAD = Budget(_AHEAD_BYTES)
 
 def identity_of(state: _core.ObjectState) -> tuple[int, int, int, int]:
     """See `Source.identity`. A copy of an object has another version, and often the same ETag."""
-    tag = state.etag or state.version
-    if tag is None:
-        return 0, 0, 0, 0
-    digest = hashlib.blake2b(tag.encode(), digest_size=16).digest()
-    low, high = digest[:8], digest[8:]
-    return int.from_bytes(low, "little"), state.size, int.from_bytes(high, "little", signed=True), 0
+    return numbers_of(state.etag or state.version or "", state.size)
 
 
 class ObjectSource(Source):
     """One object, in the state in which it was opened."""
+
+    announces = True
 
     def __init__(
         self,
@@ -216,18 +215,20 @@ class ObjectSource(Source):
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         here = self._blocks.first_bytes()
         ends = as_numpy(starts) + as_numpy(lengths)
-        if not len(ends) or int(ends.max()) <= len(here):
-            pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
-            return _core.Buffer.join([here.slice(start, length) for start, length in pairs])
-        if self._announced and (known := self._gathered(starts, lengths)) is not None:
-            return known
+        is_here = not len(ends) or int(ends.max()) <= len(here)
+        if is_here or self._announced:
+            pairs = _runs(as_numpy(starts), ends)
+            if is_here:
+                parts = [here.slice(start, length) for start, length in pairs]
+                return _core.Buffer.join(parts)
+            if (known := self._gathered(pairs)) is not None:
+                return known
         with translated(self.path, is_open=True):
             return self._store.fetch(self._key, self._state, starts, lengths).wait()
 
-    def _gathered(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer | None:
+    def _gathered(self, pairs: list[tuple[int, int]]) -> _core.Buffer | None:
         """Ranges of which some were announced, back to back. None if none were."""
-        pairs = list(zip(starts.to_pylist(), lengths.to_pylist(), strict=True))
-        parts = [self._announced.parts(start, start + length) for start, length in pairs]
+        parts = [self._known(start, start + length) for start, length in pairs]
         missing = [pair for pair, part in zip(pairs, parts, strict=True) if part is None]
         if len(missing) == len(pairs):
             return None
@@ -245,16 +246,26 @@ class ObjectSource(Source):
         return _core.Buffer.join(found)
 
     def _announced_bytes(self, start: int, end: int) -> list[_core.Buffer] | None:
-        parts = self._announced.parts(start, end) if self._announced else None
+        parts = self._known(start, end) if self._announced else None
         if parts is None:
             return None
         with translated(self.path, is_open=True):
             return [wait() for wait in parts]
 
+    def _known(self, start: int, end: int) -> list[Callable[[], _core.Buffer]] | None:
+        """Functions that wait for the parts of a range, if it is among the first bytes and what was announced."""
+        here = self._blocks.first_bytes()
+        if start >= len(here):
+            return self._announced.parts(start, end)
+        first = here.slice(start, end - start)
+        others = self._announced.parts(len(here), end) if end > len(here) else []
+        return None if others is None else [lambda: first, *others]
+
     def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
         here = len(self._blocks.first_bytes())
-        ranges = [pair for pair in zip(starts, lengths, strict=True) if sum(pair) > here]
-        pieces = merged([s for s, _ in ranges], [n for _, n in ranges])
+        ends = [start + length for start, length in zip(starts, lengths, strict=True)]
+        ranges = [(max(s, here), end) for s, end in zip(starts, ends, strict=True) if end > here]
+        pieces = merged(ranges)
         if (claim := AHEAD.claim(sum(end - start for start, end in pieces))) is None:
             return None
         held: list[object] = [claim]
@@ -302,6 +313,15 @@ class ObjectSource(Source):
     def close(self) -> None:
         self._announced.clear()
         self._blocks.close()
+
+
+def _runs(starts: np.ndarray, ends: np.ndarray) -> list[tuple[int, int]]:
+    """The starts and lengths of the same bytes in as few ranges as possible."""
+    if not len(starts):
+        return []
+    is_first = np.append(True, starts[1:] != ends[:-1])
+    first, last = starts[is_first], ends[np.append(is_first[1:], True)]
+    return list(zip(first.tolist(), (last - first).tolist(), strict=True))
 
 
 def state_of(state: _core.ObjectState) -> FileState:

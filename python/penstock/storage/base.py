@@ -18,6 +18,8 @@ from penstock.errors import ChangedError, UnsupportedError, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.storage._left import Leftover
+
 
 class FileState(NamedTuple):
     """What identifies one state of a file. A storage that does not report one of these leaves it None."""
@@ -45,6 +47,8 @@ class Source(ABC):
     size: int
     storage: Storage | None = None
     """Where it is, if that is not this machine."""
+    announces: bool = False
+    """Whether `want` asks for bytes."""
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -121,6 +125,7 @@ class SourceView(Source):
         self.path = source.path
         self.size = source.size
         self.storage = source.storage
+        self.announces = source.announces
 
     @property
     def tag(self) -> str:
@@ -247,6 +252,25 @@ class Storage(ABC):
     def list(self, folder: str) -> list[str]:
         """Full paths of the files directly in a folder, sorted, without penstock's own files."""
         ...
+
+    def list_below(self, prefix: str) -> Sequence[str]:
+        """Full paths of all files in a folder and the folders below it, sorted. By default those directly in it, which
+        is right for storage without folders in folders."""
+        return self.list(prefix.rstrip("/"))
+
+    def is_here(self, path: str) -> bool:
+        """Whether this names a file or folder of this machine's file system."""
+        del path
+        return False
+
+    def leftovers(self, folder: str) -> Sequence[Leftover]:
+        """What killed processes left directly in a folder. Empty if the storage cannot list it."""
+        del folder
+        return []
+
+    def discard(self, left: Leftover) -> None:
+        """Remove a leftover, and what it stands for."""
+        self.give_up(left.path)
 
     def own_files(self, folder: str) -> Sequence[str]:
         """Full paths of penstock's own files directly in a folder, sorted. Empty if the storage cannot list them."""

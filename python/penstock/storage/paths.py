@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
 from penstock.storage._object_names import (
+    has_signs,
     is_folder_name,
     is_object_pattern,
     matching_objects,
@@ -25,7 +26,6 @@ from penstock.storage.folder import holds_images, is_companion
 from penstock.storage.hidden import is_own
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
-from penstock.storage.objects import ObjectStorage
 from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
 from penstock.storage.skipped import (
     BROKEN_LINK,
@@ -118,11 +118,13 @@ def _expand_item(item: Any, how: _How) -> list[str]:
 
 # Complexity: one branch for each kind of name.
 def _expand_text(path: str, how: _How) -> list[str]:
-    if isinstance(how.storage, ObjectStorage) and is_url(path):
+    if is_url(path) and not how.storage.is_here(path):
         named = [name for part in path.split("::") for name in braces(part)]
-        return [found for name in named for found in _expand_url(name, how, how.storage)]
+        return [found for name in named for found in _expand_elsewhere(name, how)]
     if how.storage.exists(path):
-        return _listed(path, how) or _expand_one(path, how)
+        if (named := _listed(path, how)) is not None:
+            return named
+        return _expand_one(path, how) if how.storage.is_here(path) else [path]
     if path.startswith("pipe:"):
         raise UnsupportedError(
             "pipe: would run a command, which penstock never does",
@@ -136,8 +138,10 @@ def _expand_text(path: str, how: _How) -> list[str]:
 
 
 # Complexity: one branch for each kind of name.
-def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
-    """The objects that a URL names. The name of an object is trusted: nothing is requested to see whether it exists."""
+def _expand_elsewhere(path: str, how: _How) -> list[str]:
+    """The files that a name means if they are not on this machine. A name without signs is trusted: nothing is requested
+    to see whether the file exists."""
+    storage = how.storage
     counted = _COUNTED.match(path)
     if counted is not None and counted["count"] != "*":
         return _numbered(path, counted)
@@ -181,8 +185,9 @@ def _named_by_indexes(paths: list[str], how: _How) -> list[str]:
 
 # Complexity: one branch for each kind of name.
 def _expand_one(path: str, how: _How) -> list[str]:
-    if isinstance(how.storage, ObjectStorage) and is_url(path):
-        return _expand_url(path, how, how.storage)
+    if not how.storage.is_here(path):
+        is_there = not is_url(path) and has_signs(path) and how.storage.exists(path)
+        return [path] if is_there else _expand_elsewhere(path, how)
     if is_url(path):
         raise not_local(path)
     if os.path.isdir(path):

@@ -65,7 +65,7 @@ def split_url(path: str) -> Url:
         raise UnsupportedError(
             f"penstock has no client for {scheme}:// names",
             file=shown(path),
-            hint="names that begin with s3://, gs://, az://, abfs:// or https://",
+            hint="names that begin with s3://, gs://, az://, abfs://, hf:// or https://",
         )
     container, _, key = path[match.end() :].partition("/")
     if not container:

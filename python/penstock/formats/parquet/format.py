@@ -273,9 +273,9 @@ class ParquetReader(Reader):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
     def reads_ahead(self) -> bool:
-        if self._bytes.source.storage is not None:
+        if self._bytes.source.announces:
             self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups, self._ranges)
-        return True
+        return self._ahead is not None
 
     def _ranges(self, group: int, names: Sequence[str]) -> tuple[list[int], list[int]]:
         """The starts and lengths of the columns of a row group, as the footer states them."""
@@ -291,6 +291,18 @@ class ParquetReader(Reader):
         ends = [min(column.end + _PADDING_BYTES, size) for column in wanted]
         starts = [column.start for column in wanted]
         return starts, [end - start for start, end in zip(starts, ends, strict=True)]
+
+    def want(self, records: np.ndarray, columns: Projection) -> Sequence[object] | None:
+        if not self._bytes.source.announces:
+            return ()
+        names = projected(self.schema, columns, self._path).names
+        places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
+        groups = dict.fromkeys(self._parts[place].group for place in np.unique(places))
+        ranges = [self._ranges(group, names) for group in groups]
+        return self._bytes.source.want(
+            [start for starts, _ in ranges for start in starts],
+            [length for _, lengths in ranges for length in lengths],
+        )
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
         """Yield all records in one pair, so that no row group is decoded twice."""

@@ -82,6 +82,7 @@ class CheckedSource(SourceView):
 
     def __init__(self, source: Source, blocks: np.ndarray) -> None:
         super().__init__(source)
+        self.announces = False
         if len(blocks) != -(-self.size // BLOCK_BYTES):
             raise StaleIndexError(
                 "the checksums in the index are for a file of a different size",

@@ -45,7 +45,7 @@ def begin(paths: Sequence[str], storage: Storage, kept: str) -> None:
             if kept == "never"
             else [sidecar.path_for(name, folder) for folder in sidecar.folders(kept)]
         )
-        here = any(not is_url(place) and storage.exists(place) for place in places)
+        here = any(storage.is_here(place) and storage.exists(place) for place in places)
         is_begun = here or any(
             storage.begin([place], _first_bytes(storage.listed_bytes(place)))
             for place in places

@@ -166,6 +166,15 @@ class FramedReader(Reader):
         held = self._frames.picked(index, records)
         yield Chunk(0, len(records), 0, 0, held), None
 
+    def want(self, records: np.ndarray, columns: Projection) -> Sequence[object] | None:
+        index = self.index
+        if self._shard.stream.container or not len(records):
+            return ()
+        starts, ends = index.starts[records].astype(np.int64), index.ends[records].astype(np.int64)
+        is_first = np.append(True, starts[1:] != ends[:-1])
+        first, last = starts[is_first], ends[np.append(is_first[1:], True)]
+        return self.source.want(first.tolist(), (last - first).tolist())
+
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
         if self._all_bytes > self._shard.options.limits.batch_bytes:
             return None

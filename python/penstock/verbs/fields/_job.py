@@ -90,7 +90,7 @@ def _check_targets(job: Job, old: Dataset, todo: list[int]) -> None:
     for place, shard in enumerate(todo):
         kind = formats.by_name(old.files.format_name(place))
         refuse_name_of_another_format(kind, old.paths[place], job.targets[shard])
-    if not job.overwrite:
+    if not job.overwrite and job.place.changes_in_place:  # otherwise the journal does that
         for target in (job.targets[shard] for shard in todo):
             if job.place.exists(target):
                 raise FileExistsError(f"{target} exists; pass overwrite=True to replace it")

@@ -15,6 +15,7 @@ from penstock.verbs.fields.overlays import overlays
 from penstock.verbs.progress import Progress
 
 
+# Complexity: a killed run in place may have left any of the steps.
 def bake_fields(
     source: Any,
     *,
@@ -25,7 +26,7 @@ def bake_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,

@@ -15,7 +15,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.errors import ChangedError, SchemaError
 from penstock.limits import limits_from
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.overlay.file import (
     Overlay,
     OverlayWriter,
@@ -53,7 +53,7 @@ class OverlayInfo:
 def overlays(
     source: Any,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[OverlayInfo]:
     """Return the overlays of some files, in the order in which they were made.
@@ -104,7 +104,7 @@ def remove_overlay(
     source: Any,
     name: str,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Remove an overlay from all shards that have it. The shards are not changed.
@@ -156,7 +156,7 @@ def _shards(
     if isinstance(source, Dataset):
         source = opened(source, storage, storage_options).whole("changing overlays")
         return list(source.paths), source.files.storage
-    place = storage or storage_for(source, storage_options)
+    place = storage_of(source, storage, storage_options)
     return list(expand(source, place).paths), place
 
 
@@ -195,8 +195,7 @@ def write_overlay(
         SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
     storage = dataset.files.storage
-    for path in dataset.paths[:1]:
-        refuse_web_target(path)
+    refuse_web_target(dataset.paths[0])
     _refuse_repeated(schema.names, changes, tuple(dataset.paths))
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)

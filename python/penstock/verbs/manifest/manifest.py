@@ -19,9 +19,9 @@ from penstock.errors import UnsupportedError, shown
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.manifests.manifest import Manifest
-from penstock.manifests.names import manifest_at, storage_for
+from penstock.manifests.names import manifest_at, storage_of
 from penstock.manifests.table import GROUP_SHARDS, stored_name
-from penstock.storage import objects
+from penstock.storage import objects, places
 from penstock.storage.base import Storage
 from penstock.verbs.manifest._table import OldRows, Row, TableWriter
 from penstock.verbs.progress import Progress
@@ -34,7 +34,7 @@ def manifest(
     overwrite: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -77,7 +77,7 @@ def manifest(
     """
     target = os.fspath(path)
     objects.refuse_web_target(target)
-    there = target_storage or objects.storage_for(target, target_storage_options)
+    there = places.storage_of(target, target_storage, target_storage_options)
     old = None if overwrite else _old(target, there)
     dataset = _opened(source, old, threads, storage, storage_options)
     files = dataset.files
@@ -101,7 +101,7 @@ def verify_manifest(
     path: str | os.PathLike[str],
     *,
     threads: int | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Compare a manifest with its shards: none is missing, changed or listed twice. No data is read; `verify` reads all
@@ -127,7 +127,7 @@ def verify_manifest(
         True
     """
     name = os.fspath(path)
-    place = storage or storage_for(name, storage_options)
+    place = storage_of(name, storage, storage_options)
     listed = Manifest(name, place)
     findings: list[Finding] = []
     num_records = num_bytes = 0
@@ -201,7 +201,7 @@ def _opened(
             )
         return dataset
     if old is not None and _is_name(source) and os.fspath(source) == old.path:
-        place = storage or storage_for(source, options)
+        place = storage_of(source, storage, options)
         there = in_order([lambda: iter(old.paths)], partial(_there, place), _none, threads)
         source = [path for path in there if path is not None]
         if not source:

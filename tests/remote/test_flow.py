@@ -1,0 +1,186 @@
+"""Bytes are asked for before they are needed, each of them once, and within a budget."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock as ps
+from penstock.storage._object_source import AHEAD
+from penstock.storage.objects import ObjectStorage
+from remote.servers.seaweed import Seaweed
+
+SHARDS, PER_SHARD, RECORD_BYTES = 6, 20, 50_000
+
+
+@pytest.fixture
+def options(seaweed: Seaweed) -> dict[str, str]:
+    return seaweed.options()
+
+
+def table(first: int, count: int, num_bytes: int = RECORD_BYTES) -> pa.Table:
+    blobs = [np.random.default_rng(n).bytes(num_bytes) for n in range(first, first + count)]
+    return pa.table({"id": pa.array(range(first, first + count)), "data": blobs})
+
+
+def put(server: Seaweed, path: str, data: bytes) -> str:
+    server.client.put(path, data)
+    return f"s3://{path}"
+
+
+@pytest.fixture
+def shards(tmp_path: Path, seaweed: Seaweed, prefix: str) -> dict[str, list[str]]:
+    """By format: the URLs of shards of 1 MB."""
+    found: dict[str, list[str]] = {"tfrecord": [], "parquet": []}
+    for shard in range(SHARDS):
+        for format, urls in found.items():
+            file = tmp_path / f"{shard}.{format}"
+            ps.write(table(shard * PER_SHARD, PER_SHARD), file)
+            urls.append(put(seaweed, f"{prefix}/{file.name}", file.read_bytes()))
+            side = file.with_name(f".{file.name}.penstock")
+            if side.exists():
+                put(seaweed, f"{prefix}/{side.name}", side.read_bytes())
+    return found
+
+
+def asked(dataset: ps.Dataset) -> dict[str, int]:
+    """What a dataset has asked its stores for."""
+    storage: Any = dataset.files.storage
+    found = [store.stats() for store in storage._stores.values()]
+    return {name: sum(one[name] for one in found) for name in ("requests", "bytes")}
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_claimed() -> Iterator[None]:
+    gc.collect()
+    before = AHEAD.used
+    yield
+    gc.collect()
+    assert AHEAD.used == before
+
+
+def test_announced_ranges_are_requested_once(
+    seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    data = os.urandom(4 << 20)
+    url = put(seaweed, f"{prefix}/x.bin", data)
+    storage = ObjectStorage(options)
+    source = storage.source(url)
+    store, _ = storage.store(url)
+    held = source.want([1 << 20, 3 << 20], [200_000, 100_000])
+    assert held
+    assert AHEAD.used >= 300_000
+    assert source.read(1 << 20, 10).to_bytes() == data[1 << 20 :][:10]
+    assert source.read(3 << 20, 10).to_bytes() == data[3 << 20 :][:10]
+    before = store.stats()["requests"]
+    starts = [(1 << 20) + 5, (1 << 20) + 100_000, 3 << 20]
+    lengths = [1000, 50_000, 100_000]
+    ranges = pa.array(starts, pa.uint64()), pa.array(lengths, pa.uint64())
+    wanted = [data[a : a + n] for a, n in zip(starts, lengths, strict=True)]
+    assert source.gather(*ranges).to_bytes() == b"".join(wanted)
+    assert source.read(starts[0], 100).to_bytes() == wanted[0][:100]
+    assert store.stats()["requests"] == before
+    # Of ranges that were only partly announced, the others are requested.
+    starts[1] = 2 << 20
+    wanted[1] = data[2 << 20 :][:50_000]
+    ranges = pa.array(starts, pa.uint64()), pa.array(lengths, pa.uint64())
+    assert source.gather(*ranges).to_bytes() == b"".join(wanted)
+    assert store.stats()["requests"] == before + 1
+    del held
+    assert source.read(1 << 20, 100).to_bytes() == data[1 << 20 :][:100]
+    assert store.stats()["requests"] == before + 2
+
+
+def test_more_than_the_budget_is_not_announced(
+    seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    url = put(seaweed, f"{prefix}/x.bin", bytes(1 << 20))
+    source = ObjectStorage(options).source(url)
+    claim = AHEAD.claim((96 << 20) - AHEAD.used - 1000)
+    assert claim is not None
+    assert source.want([500_000], [2000]) is None
+    assert source.want([500_000], [900])
+    assert source.read(500_000, 2000).to_bytes() == bytes(2000)
+
+
+@pytest.mark.parametrize("format", ["tfrecord", "parquet"])
+def test_a_scan_reads_each_byte_once_and_small_files_with_one_request(
+    format: str, shards: dict[str, list[str]], options: dict[str, str]
+) -> None:
+    urls = shards[format]
+    dataset = ps.open(urls, storage_options=options)
+    opened = asked(dataset)
+    assert [n for batch in dataset.scan() for n in batch["id"].to_pylist()] == list(
+        range(SHARDS * PER_SHARD)
+    )
+    # The first file was opened before, by its first bytes and, for Parquet, its last.
+    sidecars = SHARDS if format == "tfrecord" else 0
+    after = asked(dataset)
+    assert after["requests"] - opened["requests"] <= SHARDS + sidecars + 2
+    size = SHARDS * PER_SHARD * RECORD_BYTES
+    assert after["bytes"] - opened["bytes"] < size + SHARDS * (64 << 10) + (256 << 10)
+
+
+def test_a_scan_of_some_columns_reads_no_others(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    file = tmp_path / "x.parquet"
+    data = table(0, 400)
+    data = data.append_column("small", pa.array([bytes(2000) + os.urandom(2000)] * 400))
+    pq.write_table(data, file, row_group_size=50, use_dictionary=False, compression="none")
+    url = put(seaweed, f"{prefix}/x.parquet", file.read_bytes())
+    dataset = ps.open(url, storage_options=options)
+    before = asked(dataset)
+    batches = list(dataset.scan(columns=["small", "id"]))
+    assert pa.Table.from_batches(batches) == data.select(["small", "id"]).combine_chunks()
+    after = asked(dataset)
+    assert after["bytes"] - before["bytes"] < 2.5e6  # of 21.6 MB
+    assert after["requests"] - before["requests"] <= 2 * 8
+
+
+@pytest.mark.parametrize("format", ["tfrecord", "parquet"])
+def test_a_blocked_epoch_reads_each_byte_once(
+    format: str, tmp_path: Path, shards: dict[str, list[str]], options: dict[str, str]
+) -> None:
+    urls = shards[format]
+    order = ps.Blocked(seed=5, window_chunks=2)
+    there = ps.open(urls, storage_options=options)
+    here = ps.open([tmp_path / Path(url).name for url in urls])
+    assert len(there) == SHARDS * PER_SHARD
+    before = asked(there)
+    expected = [batch["id"].tolist() for batch in ps.Loader(here, 7, order=order)]
+    found = [batch["id"].tolist() for batch in ps.Loader(there, 7, order=order)]
+    assert found == expected
+    after = asked(there)
+    size = SHARDS * PER_SHARD * RECORD_BYTES
+    assert after["bytes"] - before["bytes"] < 1.25 * size
+    # A loop that is left gives up what was requested for it (see `nothing_stays_claimed`).
+    for _ in ps.Loader(there, 7, order=order):
+        break
+
+
+def test_the_first_bytes_of_large_files_leave_room_for_reading_ahead(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    """A scan once asked for 8 MiB of each of the next 12 files, and had no room to read the first file ahead."""
+    file = tmp_path / "x.tfrecord"
+    ps.write(table(0, 40, 1_000_000), file, index=False)
+    data = file.read_bytes()
+    urls = [put(seaweed, f"{prefix}/{n}.tfrecord", data) for n in range(4)]
+    scan = ps.open(urls, storage_options=options).scan(threads=1)
+    used: list[int] = []
+    for batch in scan:
+        used.append(AHEAD.used)
+        assert batch.num_rows
+    assert max(used) <= 96 << 20
+    # Three quarters of the way through the first file, the second was not asked for much more than its first bytes.
+    assert len(used) >= 30
+    assert used[7] <= (8 << 20) + 40_000_000
