@@ -413,3 +413,40 @@ def test_the_command(folder: Path) -> None:
     assert run("manifest", "z.manifest").status == 2
     assert run("convert", "x-*.tfrecord", "w.tfrecord", "--manifest", "w.manifest").status == 0
     assert len(ps.open("w.manifest")) == COUNT
+
+
+def test_a_scan_notices_a_wrong_count(folder: Path) -> None:
+    told(folder / "x.manifest", swap_counts)
+    found = 0
+    with pytest.raises(ps.StaleIndexError, match="number of records that"):
+        for batch in ps.open("x.manifest").scan():
+            found += batch.num_rows
+    assert found == 10  # those of the first shard
+
+
+def test_the_last_shard_of_a_scan_is_counted_too(folder: Path) -> None:
+    def more(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        facts["records"] = [COUNT + 1]
+        rows[-1]["records"] += 1
+
+    told(folder / "x.manifest", more)
+    with pytest.raises(ps.StaleIndexError, match="number of records that"):
+        list(ps.open("x.manifest").scan())
+
+
+def test_a_manifest_in_a_list_is_refused(folder: Path) -> None:
+    with pytest.raises(ps.UnsupportedError, match="a manifest, which lists shards"):
+        ps.open(["x-00000-of-00005.tfrecord", "x.manifest"])
+
+
+def test_blocks_are_parts_of_shards(tmp_path: Path) -> None:
+    names = [f"{n}.npy" for n in range(3)]
+    for name, count in zip(names, (7, 0, 1000), strict=True):
+        ps.write({"data": np.arange(count)}, tmp_path / name)
+    ps.manifest([tmp_path / name for name in names], tmp_path / "x.manifest")
+    listed = ps.open(tmp_path / "x.manifest").files.manifest
+    assert listed.parts(1 << 20).tolist() == [7, 1000]
+    parts = listed.parts(1 << 10).tolist()
+    assert len(parts) == 1 + 7
+    assert sum(parts) == 1007
+    assert max(parts[1:]) - min(parts[1:]) <= 1

@@ -109,6 +109,20 @@ def test_a_replaced_object_is_an_error_until_the_manifest_is_refreshed(
     assert len(list(ps.open(name, storage_options=options))) == done.num_records
 
 
+def test_many_states_are_asked_for_by_a_listing(
+    folder: str,
+    options: dict[str, str],
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made(folder, f"{folder}/x.manifest", options)
+    monkeypatch.setattr("penstock.storage.objects._LISTED_FROM", SHARDS)
+    proxy.forget()
+    assert ps.verify_manifest(f"{folder}/x.manifest", storage_options=options).ok
+    assert proxy.count("HEAD") == 0
+    assert len([seen for seen in proxy.requests() if "list-type" in seen.query]) == 1
+
+
 def test_an_old_version_is_read_as_long_as_the_store_keeps_it(
     seaweed: Seaweed, options: dict[str, str], tmp_path: Path
 ) -> None:

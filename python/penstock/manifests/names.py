@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.manifests.manifest import Manifest
+from penstock.manifests.manifest import Manifest, NoManifestError
 from penstock.storage import objects, paths, places
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
-from penstock.storage.manifest_mark import has_mark, names_one_file
+from penstock.storage.manifest_mark import ManifestMetError, names_one_file
 from penstock.storage.paths import Expanded
 from penstock.storage.urls import is_url
 
@@ -37,7 +37,19 @@ def expand(
         manifest = manifest_at(os.fsdecode(source), storage)  # pyright: ignore[reportUnknownArgumentType]
     if manifest is not None:
         return Expanded(manifest.paths, [], [], None)
+    for name in [] if as_table else _named_so(source):
+        if manifest_at(name, storage) is not None:
+            raise ManifestMetError(name)
     return paths.expand(source, storage, is_folder=is_folder, follow_links=follow_links)
+
+
+def _named_so(source: Any) -> Iterator[str]:
+    """The paths in a list that may be manifests, by their names."""
+    for one in source if isinstance(source, (list, tuple)) else ():
+        if isinstance(one, (str, os.PathLike)):
+            path = os.fsdecode(one)  # pyright: ignore[reportUnknownArgumentType]
+            if "manifest" in os.path.basename(path).lower():
+                yield path
 
 
 def storage_of(
@@ -64,12 +76,6 @@ def manifest_at(path: str, storage: Storage) -> Manifest | None:
     if not names_one_file(path, storage):
         return None
     try:
-        source = storage.source(path)
-    except (FileNotFoundError, KeyError):
-        return None  # the caller finds out why
-    try:
-        if not has_mark(source):
-            return None
-    finally:
-        source.close()
-    return Manifest.found(path, storage)
+        return Manifest(path, storage)
+    except (NoManifestError, FileNotFoundError, KeyError):
+        return None  # if there is no file, the caller finds out why

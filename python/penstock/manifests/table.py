@@ -114,8 +114,7 @@ def footer_of(text: bytes, path: str) -> Footer:
             facts.text("fingerprint"),
         )
     except (FormatError, UnsupportedError) as error:
-        error.hint = error.hint or _HINT
-        raise error.at(file=shown(path)) from None
+        raise error.at(file=shown(path), hint=_HINT) from None
 
 
 def _counts(facts: Facts) -> tuple[int, ...]:

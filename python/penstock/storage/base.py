@@ -297,6 +297,9 @@ class Storage(ABC):
         with closing(self.source(path)) as source:
             return source.file_state()
 
+    def will_ask_states(self, paths: Sequence[str]) -> None:
+        """Prepare for `file_state` of these files. This is for storage with slow access; by default it does nothing."""
+
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""
         with closing(self.source(path)) as source:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +43,8 @@ from penstock.storage.urls import Url, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
+_LISTED_FROM = 64
+"""If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
 """Shards that are read at the same time."""
 
@@ -214,6 +216,12 @@ class ObjectStorage(Storage):
             with self._lock:
                 self._states.pop(path, None)
             raise
+
+    def will_ask_states(self, paths: Sequence[str]) -> None:
+        folders = Counter(path.rpartition("/")[0] + "/" for path in paths if not is_web(path))
+        for folder, count in folders.items():
+            if count >= _LISTED_FROM and folder not in self._listed and is_url(folder):
+                self._list(folder)
 
     def file_state(self, path: str) -> FileState:
         if not is_url(path):

@@ -51,6 +51,11 @@ class Last:
     def of(self, made: Summary) -> Summary:
         """Write the manifest of these files, and return their summary."""
         if self._path is not None:
-            there = {"storage": self._storage, "target_storage": self._storage}
-            manifest(list(made.paths), self._path, overwrite=self._overwrite, **there)
+            manifest(
+                list(made.paths),
+                self._path,
+                overwrite=self._overwrite,
+                storage=self._storage,
+                target_storage=self._storage,
+            )
         return made

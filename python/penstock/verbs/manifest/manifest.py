@@ -136,6 +136,7 @@ def verify_manifest(
         shards = range(batch.num_rows)
         paths = batch.column("path").to_pylist()
         first = listed.first_shard(number)
+        place.will_ask_states(paths)
 
         def fault(shard: int, first: int = first, paths: list[str] = paths) -> Iterator[Any]:
             yield _fault(listed, first + shard, paths[shard])
@@ -202,6 +203,8 @@ def _opened(
         return dataset
     if old is not None and _is_name(source) and os.fspath(source) == old.path:
         place = storage_of(source, storage, options)
+        for batch in old.groups():
+            place.will_ask_states(batch.column("path").to_pylist())
         there = in_order([lambda: iter(old.paths)], partial(_there, place), _none, threads)
         source = [path for path in there if path is not None]
         if not source:
