@@ -17,13 +17,12 @@ from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
-from penstock.engine.pipeline import in_order
 from penstock.engine.threads import raise_if_left
-from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.errors import UnsupportedError, shown
 from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
 from penstock.storage._left import Leftover
-from penstock.storage._listings import Listings, own_prefixes
+from penstock.storage._listings import Listings
 from penstock.storage._object_sink import NOTE_BYTES, ObjectSink, StreamedSink, give_up, noted
 from penstock.storage._object_source import (
     AHEAD,
@@ -129,22 +128,9 @@ class ObjectStorage(Storage):
 
     def look_beside(self, paths: Sequence[str]) -> None:
         wanted = [path for path in paths if is_url(path) and not is_web(path)]
-        prefixes = [p for p in own_prefixes(wanted) if not self._listings.covers(p)]
-        if prefixes:
+        if prefixes := self._listings.missing(wanted):
             self.begin(paths[:1])
-
-        def listed(prefix: str) -> Iterator[None]:
-            try:
-                self._list(prefix)
-            except (StorageError, FileNotFoundError) as error:
-                # There is no such bucket; opening the file says so, with its name.
-                if error.errno not in (errno.EACCES, errno.ENOENT):
-                    raise
-                self._listings.add(prefix, None)
-            yield None
-
-        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
-            pass
+            self._listings.fill(prefixes, self._list, READS_AT_ONCE)
 
     def listed_bytes(self, path: str) -> int | None:
         return self._listings.size(path)
@@ -202,16 +188,15 @@ class ObjectStorage(Storage):
             if self.cached is not None and self.cached.has_start(path, state.size):
                 return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
-        self._know(path, state, first)
+        self._keep(path, state, first)
         claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
         source = ObjectSource(self, store, path, key, state, first, claim)
         return source if self.cached is None else self.cached.view(source, path)
 
-    def _know(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
-        """Keep the state of an object, and its first bytes for the next time it is opened."""
-        head = (
-            first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
-        )
+    def _keep(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
+        """Keep the state and the first bytes of an object, for opening it again."""
+        is_long = len(first) > HEAD_BYTES
+        head = _core.Buffer.join([first.slice(0, HEAD_BYTES)]) if is_long else first
         with self._lock:
             self._states[path] = state
             self._heads[path] = head
