@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,10 +51,9 @@ def shards(tmp_path: Path, seaweed: Seaweed, prefix: str) -> dict[str, list[str]
 
 
 def asked(dataset: ps.Dataset) -> dict[str, int]:
-    """What a dataset has asked its stores for."""
-    storage: Any = dataset.files.storage
-    found = [store.stats() for store in storage._stores.values()]
-    return {name: sum(one[name] for one in found) for name in ("requests", "bytes")}
+    """What was asked of the stores of a dataset."""
+    found = dataset.files.storage.traffic()
+    return {"requests": found.num_requests, "bytes": found.num_fetched_bytes}
 
 
 @pytest.fixture(autouse=True)
@@ -184,3 +182,37 @@ def test_the_first_bytes_of_large_files_leave_room_for_reading_ahead(
     # Three quarters of the way through the first file, the second was not asked for much more than its first bytes.
     assert len(used) >= 30
     assert used[7] <= (8 << 20) + 40_000_000
+
+
+def test_a_loader_says_what_it_asked_of_the_store(
+    shards: dict[str, list[str]], options: dict[str, str]
+) -> None:
+    dataset = ps.open(shards["tfrecord"], storage_options=options)
+    loader = ps.Loader(dataset, 10, order=ps.Blocked(seed=1))
+    assert len(list(loader)) == 12
+    stats = loader.stats()
+    size = SHARDS * PER_SHARD * RECORD_BYTES
+    # Without what the dataset asked for before: the first bytes of the first file.
+    assert size - (256 << 10) <= stats.num_fetched_bytes < 1.4 * size
+    assert SHARDS <= stats.num_requests < 40
+    assert stats.store_wait_seconds > 0
+    assert stats.num_retries == stats.num_cache_hits == 0
+    assert stats.to_dict()["num_requests"] == stats.num_requests
+    shown = str(stats)
+    assert "requests to stores" in shown
+    assert "threads waited for stores" in shown
+    assert "tried again" not in shown
+    # An epoch's own figures, and none for files of this machine.
+    list(loader)
+    epoch = loader.stats().since(stats)
+    # The first bytes of all files are still here.
+    assert size - SHARDS * (256 << 10) <= epoch.num_fetched_bytes < 1.2 * size
+    assert epoch.stage_seconds["columns"] >= 0
+
+
+def test_a_loader_of_local_files_has_no_requests(tmp_path: Path) -> None:
+    ps.write(table(0, 10), tmp_path / "x.tfrecord")
+    loader = ps.Loader(ps.open(tmp_path / "x.tfrecord"), 5)
+    list(loader)
+    assert loader.stats().num_requests == 0
+    assert "stores" not in str(loader.stats())

@@ -32,7 +32,7 @@ from penstock.storage._object_source import (
     state_of,
     translated,
 )
-from penstock.storage.base import FileState, Sink, Source, State, Storage
+from penstock.storage.base import FileState, Sink, Source, State, Storage, Traffic
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
@@ -105,6 +105,17 @@ class ObjectStorage(Storage):
 
     def listed_bytes(self, path: str) -> int | None:
         return self._listings.size(path)
+
+    def traffic(self) -> Traffic:
+        with self._lock:
+            found = [store.stats() for store in self._stores.values()]
+        return Traffic(
+            sum(one["requests"] for one in found),
+            sum(one["bytes"] for one in found),
+            sum(one["retries"] for one in found),
+            sum(one["waiting_ns"] for one in found) / 1e9,
+            0 if self.cached is None else self.cached.counts.hits,
+        )
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         most = length or HEAD_BYTES
