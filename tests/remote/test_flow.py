@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,7 +103,7 @@ def test_more_than_the_budget_is_not_announced(
 ) -> None:
     url = put(seaweed, f"{prefix}/x.bin", bytes(1 << 20))
     source = ObjectStorage(options).source(url)
-    claim = AHEAD.claim((96 << 20) - AHEAD.used - 1000)
+    claim = AHEAD.claim((80 << 20) - AHEAD.used - 1000)
     assert claim is not None
     assert source.want([500_000], [2000]) is None
     assert source.want([500_000], [900])
@@ -178,10 +179,30 @@ def test_the_first_bytes_of_large_files_leave_room_for_reading_ahead(
     for batch in scan:
         used.append(AHEAD.used)
         assert batch.num_rows
-    assert max(used) <= 96 << 20
+    assert max(used) <= 80 << 20
     # Three quarters of the way through the first file, the second was not asked for much more than its first bytes.
     assert len(used) >= 30
     assert used[7] <= (8 << 20) + 40_000_000
+
+
+def test_many_small_files_are_on_their_way_together(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    """So a link of 20 ms is filled by files of 100 KB."""
+    ps.write(table(0, 10, 1000), tmp_path / "x.tfrecord", index=False)
+    data = (tmp_path / "x.tfrecord").read_bytes()
+    urls = [put(seaweed, f"{prefix}/{n}.tfrecord", data) for n in range(60)]
+    schema = ps.open(tmp_path / "x.tfrecord").schema  # else opening looks at 32 files
+    dataset = ps.open(urls, storage_options=options, schema=schema)
+    before = asked(dataset)["requests"]
+    scan = dataset.scan(threads=1)
+    next(scan)
+    deadline = time.monotonic() + 10
+    while asked(dataset)["requests"] - before < 32 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert 32 <= asked(dataset)["requests"] - before <= 36
+    assert sum(batch.num_rows for batch in scan) == 590
+    assert asked(dataset)["requests"] - before <= 61
 
 
 def test_a_loader_says_what_it_asked_of_the_store(

@@ -62,7 +62,7 @@ class ObjectStorage(Storage):
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim | None, int]] = {}
         """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
         self._listed: dict[str, dict[str, _core.ObjectState]] = {}
@@ -159,12 +159,22 @@ class ObjectStorage(Storage):
         with self._lock:
             self._forget_after_fork()
             state, first = self._states.get(path), self._heads.get(path)
-            opening = self._opening.pop(path, None)
+            opening = self._opening.get(path)
+            if state is None and opening is None:
+                # Noted, so that no other thread asks for the same meanwhile.
+                with translated(path):
+                    opening = store.first(key, 0, HEAD_BYTES), None, HEAD_BYTES
+                self._opening[path] = opening
         if state is None:
-            with translated(path):
-                fetch = store.first(key, 0, HEAD_BYTES) if opening is None else opening[0]
-                first = fetch.wait()
-            state = fetch.state
+            assert opening is not None, "it was just begun"
+            try:
+                with translated(path):
+                    first = opening[0].wait()
+            except BaseException:
+                with self._lock:
+                    self._opening.pop(path, None)  # so that it can be requested again
+                raise
+            state = opening[0].state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
             if self.cached is not None and self.cached.has_start(path, state.size):
@@ -174,6 +184,7 @@ class ObjectStorage(Storage):
             first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
         )
         with self._lock:
+            self._opening.pop(path, None)
             self._states[path] = state
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
