@@ -200,6 +200,18 @@ State = list[int | str]
 """Identifies a file in one state, as JSON can hold it."""
 
 
+class Traffic(NamedTuple):
+    """What was asked of a storage with slow access, in this process."""
+
+    num_requests: int = 0
+    num_fetched_bytes: int = 0
+    num_retries: int = 0
+    store_wait_seconds: float = 0.0
+    """How long threads waited for answers, all threads together."""
+    num_cache_hits: int = 0
+    """Reads that a cache on this machine answered."""
+
+
 class Storage(ABC):
     """A place that stores files. What a storage cannot do has a default, which does it in another way, does nothing or
     raises an UnsupportedError."""
@@ -387,6 +399,10 @@ class Storage(ABC):
     def cache_hits(self) -> tuple[int, int]:
         """How often this process read from a cache on a local disk instead, and how many bytes."""
         return 0, 0
+
+    def traffic(self) -> Traffic:
+        """What was asked of it so far. By default nothing is counted."""
+        return Traffic()
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether

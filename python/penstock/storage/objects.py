@@ -34,7 +34,7 @@ from penstock.storage._object_source import (
     state_of,
     translated,
 )
-from penstock.storage.base import FileState, Sink, Source, State, Storage
+from penstock.storage.base import FileState, Sink, Source, State, Storage, Traffic
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
@@ -74,7 +74,7 @@ class ObjectStorage(Storage):
         self._credentials = credentials
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim | None, int]] = {}
         """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
         self._listed: dict[str, dict[str, _core.ObjectState]] = {}
@@ -135,6 +135,17 @@ class ObjectStorage(Storage):
     def listed_bytes(self, path: str) -> int | None:
         return self._listings.size(path)
 
+    def traffic(self) -> Traffic:
+        with self._lock:
+            found = [store.stats() for store in self._stores.values()]
+        return Traffic(
+            sum(one["requests"] for one in found),
+            sum(one["bytes"] for one in found),
+            sum(one["retries"] for one in found),
+            sum(one["waiting_ns"] for one in found) / 1e9,
+            0 if self.cached is None else self.cached.counts.hits,
+        )
+
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         most = length or HEAD_BYTES
         if self.cached is not None:
@@ -177,12 +188,22 @@ class ObjectStorage(Storage):
         with self._lock:
             self._forget_after_fork()
             state, first = self._states.get(path), self._heads.get(path)
-            opening = self._opening.pop(path, None)
+            opening = self._opening.get(path)
+            if state is None and opening is None:
+                # Noted, so that no other thread asks for the same meanwhile.
+                with translated(path):
+                    opening = store.first(key, 0, HEAD_BYTES), None, HEAD_BYTES
+                self._opening[path] = opening
         if state is None:
-            with translated(path):
-                fetch = store.first(key, 0, HEAD_BYTES) if opening is None else opening[0]
-                first = fetch.wait()
-            state = fetch.state
+            assert opening is not None, "it was just begun"
+            try:
+                with translated(path):
+                    first = opening[0].wait()
+            except BaseException:
+                with self._lock:
+                    self._opening.pop(path, None)  # so that it can be requested again
+                raise
+            state = opening[0].state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
             if self.cached is not None and self.cached.has_start(path, state.size):
@@ -198,6 +219,7 @@ class ObjectStorage(Storage):
         is_long = len(first) > HEAD_BYTES
         head = _core.Buffer.join([first.slice(0, HEAD_BYTES)]) if is_long else first
         with self._lock:
+            self._opening.pop(path, None)
             self._states[path] = state
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
