@@ -163,10 +163,6 @@ class CachedObjects:
             with self._lock:
                 self._forget()
 
-    def hits(self) -> tuple[int, int]:
-        """See `Storage.cache_hits`."""
-        return self.counts.hits, self.counts.hit_bytes
-
     def claim(self, block: Block) -> bool:
         """Claim to request a block. False if another process has claimed it."""
         return self.cache.files.claim(block)

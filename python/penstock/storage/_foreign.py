@@ -23,7 +23,7 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, PenstockError, StorageError, UnsupportedError, shown
 from penstock.storage._cached import CachedObjects
 from penstock.storage._identity import numbers_of
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, Storage, Traffic
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
 from penstock.storage.storage_options import refuse_secrets
@@ -133,8 +133,8 @@ class ForeignStorage(Storage):
         source = ForeignSource(self, path)
         return source if self.cached is None else self.cached.view(source, path)
 
-    def cache_hits(self) -> tuple[int, int]:
-        return (0, 0) if self.cached is None else self.cached.hits()
+    def traffic(self) -> Traffic:
+        return Traffic(num_cache_hits=0 if self.cached is None else self.cached.counts.hits)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not self._driver.writes:

@@ -396,10 +396,6 @@ class Storage(ABC):
         """The size of a file that `look_beside` has found; else None."""
         del path
 
-    def cache_hits(self) -> tuple[int, int]:
-        """How often this process read from a cache on a local disk instead, and how many bytes."""
-        return 0, 0
-
     def traffic(self) -> Traffic:
         """What was asked of it so far. By default nothing is counted."""
         return Traffic()

@@ -266,9 +266,6 @@ class ObjectStorage(Storage):
         with translated(path):
             return state_of(store.head(key))
 
-    def cache_hits(self) -> tuple[int, int]:
-        return (0, 0) if self.cached is None else self.cached.hits()
-
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not is_url(path):
             return self._local.sink(path, overwrite=overwrite)
