@@ -54,6 +54,7 @@ from penstock.storage.cache import (
 )
 from penstock.storage.skipped import SkippedFile as SkippedFile
 from penstock.verbs.append.append import append as append
+from penstock.verbs.check.clean import Left as Left, clean as clean
 from penstock.verbs.check.index import index as index
 from penstock.verbs.check.repair import repair as repair
 from penstock.verbs.check.verify import verify as verify

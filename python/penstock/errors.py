@@ -25,11 +25,15 @@ def _is_plain(word: str) -> bool:
 
 
 def shown(path: str) -> str:
-    """A name for messages: without the query of a web address, which may be a signature."""
-    if not path.startswith(("http://", "https://")):
+    """A name for messages: without the query of a web address, which may be a signature, and without user and
+    password."""
+    scheme, mark, rest = path.partition("://")
+    if not mark or scheme.lower() not in ("http", "https"):
         return path
-    bare, query, _ = path.partition("?")
-    return f"{bare}?…" if query else bare
+    bare, query, _ = rest.partition("?")
+    host, slash, key = bare.partition("/")
+    address = f"{scheme}://{host.rpartition('@')[2]}{slash}{key}"
+    return f"{address}?…" if query else address
 
 
 def no_folder(number: int | None, folder: str, path: str) -> Exception:

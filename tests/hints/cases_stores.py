@@ -75,7 +75,7 @@ def another_scheme() -> Case:
         assert ids(opened()) == [1, 2, 3]
         assert ids(ps.open(served())) == [1, 2, 3]
 
-    return Case(lambda: ps.open("hf://datasets/name/a.tfrecord"), advised)
+    return Case(lambda: ps.open("ftp://host/a.tfrecord"), advised)
 
 
 def wrong_credentials() -> Case:
@@ -186,7 +186,7 @@ def an_index_of_a_file_in_a_store() -> Case:
 
 CASES: Cases = {
     "'a folder on this machine for the index'": an_index_of_a_file_in_a_store,
-    "'names that begin with s3://, gs://, az://, abfs:// or https://'": another_scheme,
+    "'names that begin with s3://, gs://, az://, abfs://, hf:// or https://'": another_scheme,
     "'credentials in the environment, or storage_options='": wrong_credentials,
     "'leave out mmap=True'": an_object_in_memory,
     "'pass the address of each file'": a_pattern_of_addresses,

@@ -42,7 +42,7 @@ def elsewhere() -> Case:
         Path("a.txt").write_bytes(Path("there/a.txt").read_bytes())
         assert tf.io.read_file("a.txt").numpy() == b"text"
 
-    return Case(lambda: tf.io.read_file("gs://there/a.txt"), copied)
+    return Case(lambda: tf.io.read_file("hdfs://there/a.txt"), copied)
 
 
 # -- alternatives to functions of TensorFlow ------------------------------------------------------
@@ -415,9 +415,7 @@ def advised():
 CASES: Cases = {
     "'only TensorFlow reads folders that TensorFlow saved'": folders_of_tensorflow,
     "'pip install ml_dtypes'": lambda: apart(WITHOUT_ML_DTYPES),
-    "'penstock.tf reads and writes local files only; copy the files to this machine first'": (
-        elsewhere
-    ),
+    "'copy the files to this machine first'": (elsewhere),
     "nearest(symbol)": (
         *(_way(NEAREST[name], *way) for name, way in WAYS.items()),
         _way(in_numpy("cbrt"), "tf.math.cbrt", _cube_root),

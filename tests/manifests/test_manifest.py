@@ -342,6 +342,7 @@ def million(path: Path) -> None:
         pa.schema([("id", pa.int64())]),
         True,
         False,
+        False,
         "",
         "00",
     )
@@ -413,3 +414,68 @@ def test_the_command(folder: Path) -> None:
     assert run("manifest", "z.manifest").status == 2
     assert run("convert", "x-*.tfrecord", "w.tfrecord", "--manifest", "w.manifest").status == 0
     assert len(ps.open("w.manifest")) == COUNT
+
+
+def test_a_scan_notices_a_wrong_count(folder: Path) -> None:
+    told(folder / "x.manifest", swap_counts)
+    found = 0
+    with pytest.raises(ps.StaleIndexError, match="number of records that"):
+        for batch in ps.open("x.manifest").scan():
+            found += batch.num_rows
+    assert found == 10  # those of the first shard
+
+
+def test_the_last_shard_of_a_scan_is_counted_too(folder: Path) -> None:
+    def more(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+        facts["records"] = [COUNT + 1]
+        rows[-1]["records"] += 1
+
+    told(folder / "x.manifest", more)
+    with pytest.raises(ps.StaleIndexError, match="number of records that"):
+        list(ps.open("x.manifest").scan())
+
+
+def test_a_manifest_in_a_list_is_refused(folder: Path) -> None:
+    with pytest.raises(ps.UnsupportedError, match="a manifest, which lists shards"):
+        ps.open(["x-00000-of-00005.tfrecord", "x.manifest"])
+
+
+def test_blocks_are_parts_of_shards(tmp_path: Path) -> None:
+    names = [f"{n}.npy" for n in range(3)]
+    for name, count in zip(names, (7, 0, 1000), strict=True):
+        ps.write({"data": np.arange(count)}, tmp_path / name)
+    ps.manifest([tmp_path / name for name in names], tmp_path / "x.manifest")
+    listed = ps.open(tmp_path / "x.manifest").files.manifest
+    assert listed.parts(1 << 20).tolist() == [7, 1000]
+    parts = listed.parts(1 << 10).tolist()
+    assert len(parts) == 1 + 7
+    assert sum(parts) == 1007
+    assert max(parts[1:]) - min(parts[1:]) <= 1
+
+
+@pytest.mark.parametrize("place", ["data/x.manifest", "x.manifest", "data/year=2024/x.manifest"])
+def test_the_names_of_folders_are_columns_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for year in (2023, 2024):
+        Path(f"data/year={year}").mkdir(parents=True)
+        ps.write({"id": [year]}, f"data/year={year}/a.parquet")
+    plain = ps.open("data")
+    ps.manifest("data", place)
+    listed = ps.open(place)
+    assert listed.schema == plain.schema
+    assert listed.to_table() == plain.to_table()
+    assert listed.fingerprint == plain.fingerprint
+    assert ps.open(place, hive=False).schema.names == ["id"]
+    ps.manifest(plain, "again.manifest")
+    assert ps.open("again.manifest").to_table() == plain.to_table()
+
+
+def test_a_split_of_a_manifest_is_refused(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        ps.write({"id": [1, 2]}, tmp_path / f"x-{split}.tfrecord", num_shards=2)
+    ps.manifest(ps.open(tmp_path, split="train"), tmp_path / "train.manifest")
+    assert len(ps.open(tmp_path / "train.manifest")) == 2
+    with pytest.raises(ps.UnsupportedError, match="split= chooses files by their names"):
+        ps.open(tmp_path / "train.manifest", split="train")

@@ -15,6 +15,7 @@ import pytest
 import penstock as ps
 from cli.running import run
 from penstock.cli.program import program
+from remote.servers.nginx import Nginx
 from remote.servers.seaweed import KEY_ID, SECRET, Seaweed
 
 COUNT = 120
@@ -64,7 +65,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 def test_each_command_with_data_takes_options_of_stores(name: str, command: click.Command) -> None:
     arguments = {one.name for one in command.params if isinstance(one, click.Argument)}
     options = {word for one in command.params for word in one.opts}
-    if arguments & {"source", "file", "a"}:
+    if arguments & {"source", "file", "a", "folder"} and name != "cache":
         assert "--storage-option" in options
     if arguments & {"source"} and (arguments & {"target"} or "--into" in options):
         assert "--target-storage-option" in options
@@ -213,3 +214,61 @@ def test_a_dataset_is_written_into_a_store(url: str, prefix: str, seaweed: Seawe
     ps.write(ps.open(url, **options).filter("id < 7"), f"s3://{prefix}/few.tar", **options)
     found = ps.open(f"s3://{prefix}/few.tar", **options)
     assert len(found) == 7
+
+
+def test_a_damaged_object_is_replaced_by_a_repaired_one_unless_it_changed(
+    url: str, prefix: str, seaweed: Seaweed
+) -> None:
+    options = {"storage_options": seaweed.options()}
+    shard = f"{prefix}/x-00001-of-0000{SHARDS}.tfrecord"
+    good = seaweed.client.get(shard)
+    bad = bytearray(good)
+    bad[200] ^= 1
+    seaweed.client.put(shard, bytes(bad))
+
+    def replaced(records: int, done: int, total: int) -> None:
+        seaweed.client.put(shard, good)
+
+    with pytest.raises(ps.ChangedError):
+        ps.repair(f"s3://{shard}", in_place=True, progress=replaced, **options)
+    assert seaweed.client.get(shard) == good
+    seaweed.client.put(shard, bytes(bad))
+    assert not ps.repair(url, in_place=True, **options).ok
+    assert ps.verify(url, **options).num_records == COUNT - 1
+
+
+def test_a_signed_address_is_shown_by_no_verb(nginx: Nginx, tmp_path: Path) -> None:
+    ps.write({"id": [1, 2, 3]}, nginx.files / "signed.tfrecord", index=False)
+    url = f"{nginx.endpoint}/strong/signed.tfrecord?X-Amz-Signature=abcdef"
+    into = str(tmp_path / "x.tfrecord")
+    made = [
+        ps.add_fields(url, {"a": 1}, into=into),
+        ps.overlays(url),
+        ps.index(url),
+        ps.info(url),
+        ps.repair(url, into=str(tmp_path / "y.tfrecord")),
+    ]
+    assert "abcdef" not in f"{made} {made[3]}"
+    for refused in (
+        lambda: ps.add_fields(url, {"a": 1}),
+        lambda: ps.remove_overlay(url, "a"),
+        lambda: ps.drop_fields(url, "no", into=into),
+        lambda: ps.drop_fields(url, "id", in_place=True),
+        lambda: ps.bake_fields(url, into=into),
+        lambda: ps.add_fields(url, {"id": 1}, into=into),
+        lambda: ps.append({"id": [4]}, url),
+        lambda: ps.sort(url, "no", into=into),
+        lambda: ps.repair(url, into=url),
+        lambda: ps.dedupe(url, into=url),
+    ):
+        with pytest.raises((ps.PenstockError, ValueError)) as raised:
+            refused()
+        assert "abcdef" not in f"{raised.value} {raised.value!r} {raised.value.__cause__!r}"
+    assert not [path for path in tmp_path.rglob("*") if b"abcdef" in path.read_bytes()]
+
+
+def test_a_bucket_that_is_not_there_is_an_error_about_the_object(seaweed: Seaweed) -> None:
+    for verb in (ps.open, ps.info, ps.stats):
+        with pytest.raises(FileNotFoundError) as raised:
+            verb("s3://no-such-bucket/x.tfrecord", storage_options=seaweed.options())
+        assert raised.value.filename == "s3://no-such-bucket/x.tfrecord"

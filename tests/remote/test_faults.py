@@ -79,7 +79,25 @@ def write(place: str, name: str, options: dict[str, str]) -> list[int]:
     return ids(ps.open(target, storage_options=options).to_table())
 
 
-VERBS: tuple[Callable[[str, str, dict[str, str]], list[int]], ...] = (scan, take, load, write)
+def convert(place: str, name: str, options: dict[str, str]) -> list[int]:
+    stem = name.replace("@3.", "-")
+    target = f"{place}/converted-{stem}.tfrecord"
+    ps.convert(
+        f"{place}/{name}", target, columns=["id"], num_shards=2, overwrite=True, index=False,
+        storage_options=options, target_storage_options=options,
+    )  # fmt: skip
+    return ids(
+        ps.open(target.replace(".tfrecord", "@2.tfrecord"), storage_options=options).to_table()
+    )
+
+
+VERBS: tuple[Callable[[str, str, dict[str, str]], list[int]], ...] = (
+    scan,
+    take,
+    load,
+    write,
+    convert,
+)
 
 
 def run(seed: int, place: str, proxy: FaultProxy, seaweed: Seaweed) -> bool:
@@ -87,7 +105,7 @@ def run(seed: int, place: str, proxy: FaultProxy, seaweed: Seaweed) -> bool:
     proxy.heal()
     for fault in FAULTS:
         proxy.add(fault, probability=0.03, seed=seed)
-    verb, name = VERBS[seed % 4], list(NAMES.values())[seed // 4 % 3]
+    verb, name = VERBS[seed % len(VERBS)], list(NAMES.values())[seed // len(VERBS) % 3]
     begun = time.monotonic()
     try:
         found = verb(place, name, seaweed.options(proxy.endpoint))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +16,7 @@ import pytest
 
 import penstock as ps
 from penstock.storage.objects import ObjectStorage
-from remote.servers.seaweed import Seaweed
+from remote.servers.seaweed import SECRET, Seaweed
 
 COUNT = 600
 SHARDS = 3
@@ -95,6 +100,8 @@ def test_the_overlay_of_an_object_that_was_replaced_is_refused(
         ps.open(url, **options).to_table()
     assert raised.value.file == f"s3://{shard}"
     assert "fields remove" in (raised.value.hint or "")
+    report = ps.verify(url, **options)
+    assert [(one.kind, one.file) for one in report.findings] == [("stale_overlay", f"s3://{shard}")]
     assert len(ps.open(url, overlays=False, **options).to_table()) == COUNT
     ps.remove_overlay(url, "score", **options)
     assert ps.open(url, **options).schema.names == ["id", "text"]
@@ -195,7 +202,10 @@ def test_new_objects_replace_others_only_if_asked(
     ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/a/", overwrite=True, **both)
     assert set(ps.open(f"s3://{prefix}/a/", **options).to_table()["score"].to_pylist()) == {2}
     with pytest.raises(ValueError, match="over itself"):
-        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", overwrite=True, **both)
+        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", **both)
+    with pytest.raises(ps.SchemaError):
+        ps.add_fields(url, {"id": 2}, into=f"s3://{prefix}/b/", **both)
+    assert not [key for key in keys(seaweed, prefix) if "/.penstock-" in f"/{key}"]
 
 
 def test_objects_are_not_changed_in_place(url: str, options: dict[str, Any]) -> None:
@@ -223,3 +233,145 @@ def test_a_table_in_the_same_store_is_read_with_the_same_options(
     found = ps.open(url, **options).to_table()
     assert found["a"].to_pylist() == list(range(COUNT))
     assert found["b"].to_pylist() == [-n for n in range(COUNT)]
+
+
+KILLED = """
+import json, os, signal, sys
+import numpy as np
+import penstock as ps
+
+url, into, options, limit = json.loads(sys.argv[1])
+
+def dies(records, done, total):
+    if records > limit:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+target = {"target_storage_options": options} if "://" in into else {}
+ps.add_fields(url, {"score": np.arange(600)}, into=into, storage_options=options, progress=dies, threads=1, **target)
+"""
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [("tfrecord", "store"), ("parquet", "store"), ("tfrecord", "here")],
+    indirect=["url"],
+)
+def test_a_killed_job_goes_on_with_the_shards_that_are_missing(
+    place: str, url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed, tmp_path: Path
+) -> None:
+    into = f"s3://{prefix}/new/" if place == "store" else f"{tmp_path}/new/"
+    given = json.dumps([url, into, seaweed.options(), 2 * COUNT // SHARDS])
+    done = subprocess.run([sys.executable, "-c", KILLED, given], check=False)
+    assert done.returncode == -signal.SIGKILL
+    calls: list[int] = []
+    more: dict[str, Any] = options | (
+        {"target_storage_options": seaweed.options()} if place == "store" else {}
+    )
+    made = ps.add_fields(
+        url,
+        {"score": np.arange(COUNT)},
+        into=into,
+        progress=lambda records, done, total: calls.append(records),
+        **more,
+    )
+    assert calls[0] >= COUNT // SHARDS, "the first shard is not written again"
+    assert made.num_records == COUNT
+    ps.add_fields(url, {"score": np.arange(COUNT)}, into=f"{tmp_path}/whole/", **options)
+    for path in (tmp_path / "whole").glob("x-*"):
+        if place == "store":
+            assert seaweed.client.get(f"{prefix}/new/{path.name}") == path.read_bytes()
+        else:
+            assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes()
+    left = [key for key in keys(seaweed, prefix) if ".penstock-fields-" in key]
+    assert left == []
+    assert list(tmp_path.rglob(".penstock-fields-*.json")) == []
+
+
+@pytest.mark.parametrize("url", ["parquet"], indirect=True)
+def test_another_job_begins_again(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    given = json.dumps([url, f"s3://{prefix}/new/", seaweed.options(), 2 * COUNT // SHARDS])
+    subprocess.run([sys.executable, "-c", KILLED, given], check=False)
+    assert [left.kind for left in ps.clean(f"s3://{prefix}/new", older_than=0, **options)] == [
+        "journal"
+    ]
+    for key in keys(seaweed, prefix):
+        assert SECRET.encode() not in seaweed.client.get(f"{prefix}/{key}")
+    both = options | {"target_storage_options": seaweed.options()}
+    ps.add_fields(url, {"other": 1}, into=f"s3://{prefix}/new/", **both)
+    found = ps.open(f"s3://{prefix}/new/", **options).to_table()
+    assert found.column_names == ["id", "text", "other"] and len(found) == COUNT
+
+
+def test_a_record_that_cannot_be_changed_leaves_nothing(
+    options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    both = options | {"target_storage_options": seaweed.options()}
+    ps.write({"id": range(COUNT)}, f"s3://{prefix}/in/x.tfrecord", num_shards=SHARDS, **options)
+    name = f"{prefix}/in/x-00002-of-0000{SHARDS}.tfrecord"
+    body = bytearray(seaweed.client.get(name))
+    body[-100] ^= 1
+    seaweed.client.put(name, bytes(body))
+    with pytest.raises(ps.ChecksumError) as raised:
+        ps.add_fields(f"s3://{prefix}/in/", {"a": 1}, into=f"s3://{prefix}/new/", **both)
+    assert raised.value.file == f"s3://{name}"
+    assert [key for key in keys(seaweed, prefix) if "new/" in key] == []
+
+
+def test_a_source_that_changes_meanwhile_is_an_error(
+    options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    both = options | {"target_storage_options": seaweed.options()}
+    url = f"s3://{prefix}/x.parquet"
+    ps.write({"id": range(COUNT)}, url, **options)
+
+    def replaced(batch: pa.RecordBatch) -> dict[str, Any]:
+        ps.write({"id": range(1, COUNT + 1)}, url, overwrite=True, **options)
+        return {"twice": [2 * n for n in batch["id"].to_pylist()]}
+
+    with pytest.raises(ps.ChangedError):
+        ps.add_fields(url, replaced, reads=["id"], into=f"s3://{prefix}/new.parquet", **both)
+    assert "new.parquet" not in keys(seaweed, prefix)
+
+
+def test_two_jobs_do_not_write_the_same_objects(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed
+) -> None:
+    both = options | {"target_storage_options": seaweed.options()}
+
+    def second(records: int, done: int, total: int) -> None:
+        with pytest.raises(BlockingIOError):
+            ps.add_fields(url, {"b": 1}, into=f"s3://{prefix}/new/", **both)
+
+    ps.add_fields(url, {"a": 1}, into=f"s3://{prefix}/new/", progress=second, **both)
+    assert "b" not in ps.open(f"s3://{prefix}/new/", **options).schema.names
+
+
+@pytest.fixture(params=["gs", "az", "rclone"])
+def other(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A container in another store, and its options. rclone's ignores conditions."""
+    fixture = {"gs": "gcs", "az": "azure", "rclone": "rclone"}[request.param]
+    server: Any = request.getfixturevalue(fixture)
+    if request.param == "az":
+        with server.container() as name:
+            yield f"az://{name}", server.options()
+    else:
+        options = server.gcs_options() if request.param == "gs" else server.options()
+        with server.bucket() as name:
+            yield f"{'gs' if request.param == 'gs' else 's3'}://{name}", options
+
+
+@pytest.mark.filterwarnings("ignore:.*its locks are weak")
+def test_other_stores_take_fields_and_records(other: tuple[str, dict[str, Any]]) -> None:
+    folder, given = other
+    both = {"storage_options": given, "target_storage_options": given}
+    options = {"storage_options": given}
+    ps.write({"id": range(9)}, f"{folder}/in/x-{{shard:05d}}.tfrecord", shard_records=3, **options)
+    ps.append({"id": [9]}, f"{folder}/in/", **options)
+    ps.add_fields(f"{folder}/in/", {"score": np.arange(10)}, **options)
+    ps.bake_fields(f"{folder}/in/", into=f"{folder}/out/", **both)
+    found = ps.open(f"{folder}/out/", **options).to_table()
+    assert found.to_pydict() == {"id": [*range(10)], "score": [*range(10)]}
+    assert len(ps.remove_overlay(f"{folder}/in/", "score", **options)) == 4
+    assert ps.open(f"{folder}/in/", **options).schema.names == ["id"]

@@ -154,20 +154,30 @@ def test_a_source_is_not_its_own_target(source: Path, prefix: str, seaweed: Seaw
 def test_a_proof_reads_what_is_in_the_store(
     source: Path, prefix: str, proxy: FaultProxy, seaweed: Seaweed
 ) -> None:
-    target = f"s3://{prefix}/y.parquet"
-    ps.convert(source, target, prove=True, num_shards=2)
-    options = seaweed.options(proxy.endpoint)
-    other = ps.write({"id": [1], "blob": [b"x"]}, f"s3://{prefix}/z.parquet")
-    body = seaweed.client.get(f"{prefix}/z.parquet")
-    assert other.num_records == 1
-    # Between writing and proving, another object is there.
-    swap = faults.call(lambda asked: seaweed.client.put(f"{prefix}/y-00001-of-00002.parquet", body))
-    proxy.add(swap, method="GET", key="y-00001-of-00002.parquet", times=1)
+    target, options = f"s3://{prefix}/y.parquet", seaweed.options(proxy.endpoint)
+    last = "y-00001-of-00002.parquet"
+    proxy.add(faults.damaged(), method="GET", key=last)
     with pytest.raises(ps.FormatError):
-        ps.convert(
-            source, target, prove=True, num_shards=2, overwrite=True, target_storage_options=options
-        )
-    assert "y-00001-of-00002.parquet" not in objects(seaweed, prefix)
+        ps.convert(source, target, prove=True, num_shards=2, target_storage_options=options)
+    assert last not in objects(seaweed, prefix)
+    proxy.heal()
+    ps.convert(source, target, prove=True, num_shards=2, target_storage_options=options)
+    assert last in objects(seaweed, prefix)
+
+
+@pytest.mark.usefixtures("environment")
+def test_what_somebody_else_put_there_is_not_removed_by_a_proof(
+    source: Path, prefix: str, proxy: FaultProxy, seaweed: Seaweed
+) -> None:
+    target, options = f"s3://{prefix}/y.parquet", seaweed.options(proxy.endpoint)
+    ps.write({"id": [1], "blob": [b"x"]}, f"s3://{prefix}/z.parquet")
+    body = seaweed.client.get(f"{prefix}/z.parquet")
+    last = "y-00001-of-00002.parquet"
+    swap = faults.call(lambda asked: seaweed.client.put(f"{prefix}/{last}", body))
+    proxy.add(swap, method="GET", key=last, times=1)
+    with pytest.raises((ps.FormatError, ps.ChangedError)):
+        ps.convert(source, target, prove=True, num_shards=2, target_storage_options=options)
+    assert objects(seaweed, prefix)[last] == body
 
 
 class StoppedError(Exception):
@@ -291,6 +301,16 @@ def test_a_damaged_journal_is_none(
         seaweed.client.put(f"{folder}/{name}", text)
     ps.convert(source, target, num_shards=2)
     assert sorted(objects(seaweed, prefix)) == [f"y-0000{n}-of-00002.parquet" for n in range(2)]
+
+
+def test_no_secret_is_in_a_journal(
+    source: Path, prefix: str, seaweed: Seaweed, options: dict[str, str]
+) -> None:
+    stopped_after(2, source, f"s3://{prefix}/y.parquet", target_storage_options=options)
+    found = objects(seaweed, prefix)
+    assert len(found) > 4
+    assert seaweed.secret is not None
+    assert not any(seaweed.secret.encode() in body for body in found.values())
 
 
 # -- locks ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ next run ends with the same bytes and leaves no upload open."""
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import subprocess
@@ -13,6 +14,9 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from remote.servers import faults
+from remote.servers.fault_proxy import FaultProxy
+from remote.servers.http1 import Asked
 from remote.servers.seaweed import Seaweed
 
 COUNT, SHARDS = 300, 3
@@ -89,7 +93,7 @@ def kill_uploader(seed: int, prefix: str, seaweed: Seaweed, wanted: bytes) -> bo
     target = f"s3://{place}/x.tfrecord"
     was_killed = killed(UPLOADER, target, after=random.Random(seed).uniform(0.02, 0.7))
     assert shards(seaweed, place) in ({}, {"x.tfrecord": wanted})
-    ps.clean(f"s3://{place}/", dry_run=False, older_than=0)
+    ps.clean(f"s3://{place}/", remove=True, older_than=0)
     assert hidden(seaweed, place) == []
     assert open_uploads(seaweed, place) == []
     return was_killed
@@ -148,6 +152,51 @@ def test_a_killed_converter(
     files = {name: body for name, body in wanted.items() if name.startswith("y")}
     done = [kill_converter(seed, source, prefix, seaweed, files) for seed in range(3)]
     assert any(done)
+
+
+def kill_at(number: int, words: list[str], proxy: FaultProxy, options: dict[str, str]) -> bool:
+    """Convert through the proxy, and kill the program when its request of this number comes. Whether it came."""
+    environment = os.environ | {name.upper(): value for name, value in options.items()}
+    command = [sys.executable, "-c", CONVERTER, *words]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+
+    def kill(asked: Asked) -> None:
+        process.kill()
+        process.wait()
+
+    rule = proxy.add(faults.call(kill), nth=[number])
+    process.wait()
+    proxy.heal()
+    return rule.fired > 0
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [range(5, 60, 13), pytest.param(range(1, 200), marks=pytest.mark.stress)],
+    ids=["some", "each"],
+)
+def test_a_converter_killed_before_a_request(
+    numbers: range,
+    environment: None,
+    prefix: str,
+    seaweed: Seaweed,
+    source: str,
+    wanted: dict[str, bytes],
+) -> None:
+    files = {name: body for name, body in wanted.items() if name.startswith("y")}
+    with FaultProxy(seaweed.endpoint, keys=seaweed.client) as proxy:
+        for number in numbers:
+            place = f"{prefix}/{number}"
+            words = [source, f"s3://{place}/y.tfrecord"]
+            if not kill_at(number, words, proxy, seaweed.options(proxy.endpoint)):
+                assert shards(seaweed, place) == files
+                return
+            found = shards(seaweed, place)
+            assert found == {name: files[name] for name in found}
+            if found != files or has_job(seaweed, place):
+                ps.convert(*words, num_shards=SHARDS)
+            assert shards(seaweed, place) == files
+            assert open_uploads(seaweed, place) == []
 
 
 @pytest.mark.stress

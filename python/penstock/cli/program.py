@@ -41,6 +41,7 @@ COMMANDS = {
     "diff": "Show which fields and records of two datasets differ, by content.",
     "plan": "Show which records each rank reads in training, and what is dropped.",
     "bench": "Measure on your data which format, image codec and order suit it.",
+    "clean": "List or remove what killed processes left, such as open uploads.",
     "demo": "A tour on generated data, with measured figures.",
     "cache": "Show or clear the folder that keeps parts of objects in stores.",
     "formats": "List the formats, those of other packages too, and what each can do.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from penstock.errors import StaleIndexError, command, shown
 from penstock.manifests.manifest import Manifest, Paths
 from penstock.storage.base import Source
 from penstock.storage.skipped import SkippedFile
+
+_PART_BYTES = 2 << 20
+"""About the size of a chunk of most formats."""
 
 
 class ManifestFiles(Files):
@@ -62,9 +65,12 @@ class ManifestFiles(Files):
         return self.manifest.locate(numbers) if self._trusts_counts else super().locate(numbers)
 
     def check_count(self, shard: int) -> None:
+        self.check_scanned(shard, self.reader(shard).num_records if self._trusts_counts else 0)
+
+    def check_scanned(self, shard: int, num_records: int) -> None:
         if not self._trusts_counts:
             return
-        said, found = self.manifest.value(shard, "records"), self.reader(shard).num_records
+        said, found = self.manifest.value(shard, "records"), num_records
         if said != found:
             raise StaleIndexError(
                 f"the shard does not have the number of records that {shown(self.manifest.path)} lists",
@@ -73,6 +79,13 @@ class ManifestFiles(Files):
                 found=found,
                 hint=command("penstock", "manifest", shown(self.manifest.path), "--refresh"),
             )
+
+    @property
+    def chunk_lengths(self) -> Sequence[int]:
+        """Equal parts of the shards, because the true chunks are known only after opening each."""
+        if not self._trusts_counts:
+            return super().chunk_lengths
+        return self.manifest.parts(_PART_BYTES).tolist()
 
     def num_bytes(self, shard: int) -> int:
         return self.manifest.value(shard, "bytes")

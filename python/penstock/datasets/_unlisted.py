@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -18,6 +19,8 @@ class Every(set[int]):
 
 class Unlisted(ABC):
     """Facts of shards that are found by opening them."""
+
+    paths: Sequence[str]
 
     @abstractmethod
     def reader(self, shard: int) -> Reader: ...
@@ -37,6 +40,15 @@ class Unlisted(ABC):
 
     def check_count(self, shard: int) -> None:
         """Raise StaleIndexError if an open file has another number of records than a manifest lists."""
+
+    def check_scanned(self, shard: int, num_records: int) -> None:
+        """Raise StaleIndexError if a scan of a file found another number of records than a manifest lists."""
+
+    @property
+    def chunk_lengths(self) -> Sequence[int]:
+        """The number of records of each chunk, in file order."""
+        every = range(len(self.paths))
+        return [chunk.num_records for shard in every for chunk in self.reader(shard).chunks()]
 
     @property
     def known_fingerprint(self) -> str:

@@ -71,6 +71,8 @@ class Dataset(Opened):
             base = Dataset({**self._call, "columns": None}, self._files.base, self._skipped)
             return _viewed, (base, self._files.view, self._columns)
         call = dict(self._call)
+        if isinstance(self._files.paths, tuple):  # a manifest lists no signed addresses
+            self._files.storage.check_pickled_names(self._files.paths)
         if isinstance(self._files.paths, tuple) and isinstance(self._files.storage, LocalStorage):
             # The process that unpickles the dataset may have a different current folder.
             call["source"] = [os.path.abspath(path) for path in self._files.paths]

@@ -78,6 +78,7 @@ class Files(Unlisted):
         self.storage = storage
         self.options = options
         self._format = format
+        self.hive = hive
         self.listed = listed
         self._firsts: np.ndarray | None = None
         self.uncounted: list[SkippedRegion] = []

@@ -17,8 +17,8 @@ from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
-from penstock.manifests.names import storage_for
-from penstock.storage.base import Storage
+from penstock.manifests.manifest import Paths
+from penstock.manifests.names import storage_of
 from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import reading_index
@@ -50,7 +50,7 @@ def open(
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | str | os.PathLike[str] | None = None,
     **format_options: Unpack[OpenOptions],
@@ -93,8 +93,9 @@ def open(
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
             front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`). Of an HDF5 file
             with groups, the groups that `mask/train` lists.
-        storage: the storage of the files. None for local files, and for names such as s3://bucket/key, gs://, az://
-            and https://, which are read in place (docs/guide/object-stores.md).
+        storage: the storage of the files: a penstock.storage.Storage, a file system of fsspec or pyarrow, or a store of
+            obstore. None for local files, and for names such as s3://bucket/key, gs://, az:// and https://, which are
+            read in place (docs/guide/object-stores.md).
         storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
         cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
@@ -125,7 +126,7 @@ def open(
     _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage or storage_for(source, storage_options, cache_of(cache))
+    place = storage_of(source, storage, storage_options, cache_of(cache))
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True
@@ -151,7 +152,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": bool(sets) and folders_with_keys(source, paths) if hive is None else hive,
+        "hive": _hive_of(source, paths, sets) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": None if storage is None and isinstance(place, LocalStorage) else place,
         "format_options": options,
@@ -167,7 +168,7 @@ def open(
 
 def opened(
     source: Any,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **how: Any,
 ) -> Dataset:
@@ -195,6 +196,14 @@ def _set_split(
     if kind.split_option:
         options[kind.split_option] = split
     return bool(kind.split_option)
+
+
+def _hive_of(source: Any, paths: Sequence[str], sets: Sequence[Sequence[str]]) -> bool | str:
+    """What `hive=None` means for a source."""
+    if isinstance(paths, Paths):
+        listed = paths.manifest.hive
+        return (folders_with_keys(listed, paths) or True) if isinstance(listed, str) else listed
+    return bool(sets) and folders_with_keys(source, paths)
 
 
 def _check_choices(choices: dict[str, str]) -> None:

@@ -141,7 +141,7 @@ class _Scan:
 
     def batches(self, shards: Sequence[int]) -> Generator[tuple[int, Read]]:
         options = self._dataset.options
-        for shard, result in self._results(shards):
+        for shard, result in self._counted(shards):
             if shard in self._stopped:
                 continue
             if isinstance(result, Exception):
@@ -155,6 +155,22 @@ class _Scan:
                 self._skipped(result)
             else:
                 yield shard, result
+
+    def _counted(
+        self, shards: Sequence[int]
+    ) -> Iterator[tuple[int, Read | SkippedRegion | Exception]]:
+        """The results of these shards. When all of a shard were taken, its records are compared with what is known."""
+        at = count = 0
+        files = self._dataset.files
+        for shard, result in self._results(shards):
+            while shards[at] != shard:
+                files.check_scanned(shards[at], count)
+                at, count = at + 1, 0
+            yield shard, result
+            count += result.batch.num_rows if isinstance(result, Read) else 0
+        for shard in shards[at:]:
+            files.check_scanned(shard, count)
+            count = 0
 
     def _results(
         self, shards: Sequence[int]

@@ -95,8 +95,7 @@ class Records:
     @property
     def chunk_lengths(self) -> list[int] | None:
         """The number of records of each chunk, in file order; None if a file does not give this."""
-        readers = (reader for dataset in self.datasets for reader in dataset.files.readers())
-        lengths = [chunk.num_records for reader in readers for chunk in reader.chunks()]
+        lengths = [n for dataset in self.datasets for n in dataset.files.chunk_lengths]
         return lengths if sum(lengths) == len(self) else None
 
     @property

@@ -9,9 +9,9 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock import formats
+from penstock import _core, formats
+from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Chunk, Options
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, FormatError, command, shown
@@ -27,7 +27,7 @@ from penstock.manifests.table import (
     text_scalar,
 )
 from penstock.storage.base import FileState, Source, SourceView, Storage
-from penstock.storage.manifest_mark import KEY, MOST_FOOTER_BYTES, TAIL_BYTES
+from penstock.storage.manifest_mark import KEY, MOST_FOOTER_BYTES, marked_footer
 from penstock.storage.urls import is_web
 
 _LIMITS = Limits(
@@ -35,6 +35,7 @@ _LIMITS = Limits(
 )
 _KEPT_BYTES = 128 * MIB
 """Groups that were read are kept up to this size."""
+_MOST_PARTS = 1 << 21
 _FORMAT = "parquet"
 
 
@@ -60,8 +61,11 @@ class Manifest:
         self.storage = storage
         source = storage.source(path)
         try:
+            footer = marked_footer(source)
+            if footer is None:
+                raise NoManifestError("this is not a manifest of penstock", file=shown(path))
             if source.storage is not None:
-                source = _WithTail(source)
+                source = _WithFooter(source, footer)
             self._reader = formats.by_name(_FORMAT).open(
                 source, Options(limits=_LIMITS, as_table=True)
             )
@@ -96,14 +100,6 @@ class Manifest:
         self._groups: OrderedDict[int, Group] = OrderedDict()
         self._lock = Lock()
 
-    @classmethod
-    def found(cls, path: str, storage: Storage) -> Manifest | None:
-        """The manifest of this name; None if the file only has the mark somewhere in its footer."""
-        try:
-            return cls(path, storage)
-        except NoManifestError:
-            return None
-
     def __reduce__(self) -> tuple[Any, ...]:
         path = self.path if "://" in self.path else os.path.abspath(self.path)
         return Manifest, (path, self.storage, self.digest)
@@ -115,6 +111,12 @@ class Manifest:
     @property
     def num_records(self) -> int:
         return int(self._records[-1])
+
+    @property
+    def hive(self) -> bool | str:
+        """`hive=` of the dataset that was listed."""
+        hive = self.footer.hive
+        return self._name(hive) if isinstance(hive, str) else hive
 
     @property
     def paths(self) -> Paths:
@@ -153,9 +155,21 @@ class Manifest:
     @property
     def firsts(self) -> np.ndarray:
         """The number of each shard's first record, then the number of all records: int64[shards + 1]."""
-        every = range(len(self._chunks))
-        firsts = [self._read(number, ["first_record"]) for number in every]
-        return np.concatenate([*(group.firsts for group in firsts), self._records[-1:]])
+        firsts = [as_numpy(batch.column("first_record")) for batch in self.stored()]
+        return np.concatenate([*firsts, self._records[-1:]])
+
+    def parts(self, part_bytes: int) -> np.ndarray:
+        """The records of each part, if each shard is divided into equal parts of about `part_bytes`, or of more if there
+        would be more than two million parts."""
+        sizes = np.concatenate([as_numpy(batch.column("bytes")) for batch in self.stored()])
+        records = np.concatenate([as_numpy(batch.column("records")) for batch in self.stored()])
+        least = int(sizes.sum(dtype=np.float64)) // _MOST_PARTS
+        counts = np.clip(
+            sizes // max(part_bytes, least), 1, records
+        )  # none in a shard without records
+        base, longer = np.divmod(records, np.maximum(counts, 1))
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(base, counts) + (number < np.repeat(longer, counts))
 
     def value(self, shard: int, name: str) -> Any:
         """One value of a shard."""
@@ -214,11 +228,9 @@ class Manifest:
                 kept -= self._groups.popitem(last=False)[1].batch.nbytes
             return found
 
-    def _read(self, number: int, columns: Sequence[str] | None = None) -> Group:
-        batch = self._reader.decode(self._chunks[number], None, columns)
-        first, count = int(self._records[number]), self.footer.records[number]
-        if columns is None:
-            check_group(batch, first, count, self.path)
+    def _read(self, number: int) -> Group:
+        batch = self._reader.decode(self._chunks[number], None, None)
+        check_group(batch, int(self._records[number]), self.footer.records[number], self.path)
         return Group(int(self._shards[number]), batch)
 
     def _name(self, stored: str) -> str:
@@ -232,6 +244,8 @@ class Manifest:
         return os.path.join(os.path.dirname(path), "")
 
     def _full(self, paths: Any) -> Any:
+        import pyarrow.compute as pc  # slow to import
+
         folder, nothing = text_scalar(self._folder), text_scalar("")
         joined: Any = pc.binary_join_element_wise(folder, paths, nothing)
         return pc.if_else(is_absolute(paths), paths, joined)
@@ -265,18 +279,20 @@ class Paths(Sequence[str]):
             yield from batch.column("path").to_pylist()
 
 
-class _WithTail(SourceView):
-    """A manifest in a store, whose last bytes are requested once."""
+class _WithFooter(SourceView):
+    """A manifest in a store, whose footer was read already."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, footer: Any) -> None:
         super().__init__(source)
-        self._start = max(source.size - TAIL_BYTES, 0)
-        self._tail = source.read(self._start, source.size - self._start)
+        self._footer = footer
+        self._start = source.size - len(footer)
 
     def read(self, start: int, length: int) -> Any:
-        if start >= self._start:
-            inside = start - self._start
-            return self._tail.slice(inside, max(min(length, len(self._tail) - inside), 0))
+        inside = start - self._start
+        if inside >= 0:
+            return self._footer.slice(inside, max(min(length, len(self._footer) - inside), 0))
+        if start + length == self.size:  # a reader that does not know the length of the footer
+            return _core.Buffer.join([self._source.read(start, -inside), self._footer])
         return self._source.read(start, length)
 
 

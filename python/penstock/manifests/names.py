@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from penstock.manifests.manifest import Manifest
-from penstock.storage import objects, paths
+from penstock.manifests.manifest import Manifest, NoManifestError
+from penstock.storage import objects, paths, places
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
-from penstock.storage.manifest_mark import has_mark, names_one_file
+from penstock.storage.manifest_mark import MAGIC, ManifestMetError, names_one_file
 from penstock.storage.paths import Expanded
 from penstock.storage.urls import is_url
 
@@ -37,15 +37,34 @@ def expand(
         manifest = manifest_at(os.fsdecode(source), storage)  # pyright: ignore[reportUnknownArgumentType]
     if manifest is not None:
         return Expanded(manifest.paths, [], [], None)
+    for name in [] if as_table else _named_so(source):
+        if manifest_at(name, storage) is not None:
+            raise ManifestMetError(name)
     return paths.expand(source, storage, is_folder=is_folder, follow_links=follow_links)
 
 
-def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+def _named_so(source: Any) -> Iterator[str]:
+    """The paths in a list that may be manifests, by their names."""
+    for one in source if isinstance(source, (list, tuple)) else ():
+        if isinstance(one, (str, os.PathLike)):
+            path = os.fsdecode(one)  # pyright: ignore[reportUnknownArgumentType]
+            if "manifest" in os.path.basename(path).lower():
+                yield path
+
+
+def storage_of(
+    source: Any,
+    storage: Any = None,
+    options: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
 ) -> Storage:
     """The storage of a source as a user names it. A manifest on this machine may list objects of stores."""
-    place = objects.storage_for(source, options, cache)
-    if isinstance(source, (str, os.PathLike)) and not is_url(os.fsdecode(source)):  # pyright: ignore[reportUnknownArgumentType]
+    place = places.storage_of(source, storage, options, cache)
+    if (
+        storage is None
+        and isinstance(source, (str, os.PathLike))
+        and not is_url(os.fsdecode(source))
+    ):  # pyright: ignore[reportUnknownArgumentType]
         manifest = manifest_at(os.fsdecode(source), place)  # pyright: ignore[reportUnknownArgumentType]
         if manifest is not None and manifest.footer.has_objects:
             return objects.ObjectStorage(options, cache)
@@ -57,12 +76,6 @@ def manifest_at(path: str, storage: Storage) -> Manifest | None:
     if not names_one_file(path, storage):
         return None
     try:
-        source = storage.source(path)
-    except (FileNotFoundError, KeyError):
-        return None  # the caller finds out why
-    try:
-        if not has_mark(source):
-            return None
-    finally:
-        source.close()
-    return Manifest.found(path, storage)
+        return Manifest(path, storage) if storage.starts_with(path, MAGIC) else None
+    except (NoManifestError, FileNotFoundError, KeyError):
+        return None  # if there is no file, the caller finds out why

@@ -62,6 +62,10 @@ class MemoryStorage(Storage):
     def _in(self, folder: str) -> list[str]:
         return [path for path in self.files if os.path.dirname(path) == folder]
 
+    def list_below(self, prefix: str) -> Sequence[str]:
+        folder = prefix and prefix.rstrip("/") + "/"
+        return sorted(path for path in self.files if path.startswith(folder))
+
     def exists(self, path: str) -> bool:
         return path in self.files
 

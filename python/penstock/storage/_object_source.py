@@ -5,7 +5,6 @@ A source that is read in order reads ahead, in blocks. All blocks that wait to b
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections import OrderedDict
@@ -18,6 +17,7 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import shown
+from penstock.storage._identity import numbers_of
 from penstock.storage._object_announced import PIECE_BYTES, Announced, Coming, merged
 from penstock.storage._object_errors import translated
 from penstock.storage.base import FileState, Source, Storage
@@ -77,19 +77,19 @@ class Budget:
 
 
 class _Kept:
-    """The blocks that were read last, of all sources of this process."""
+    """The blocks that were read last, of all sources of this process, and the ends of objects."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._used = 0
-        self._blocks: OrderedDict[tuple[int, int], _core.Buffer] = OrderedDict()
+        self._blocks: OrderedDict[tuple[Any, int], _core.Buffer] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: tuple[int, int]) -> _core.Buffer | None:
+    def get(self, key: tuple[Any, int]) -> _core.Buffer | None:
         with self._lock:
             return self._blocks.get(key)
 
-    def put(self, key: tuple[int, int], block: _core.Buffer) -> None:
+    def put(self, key: tuple[Any, int], block: _core.Buffer) -> None:
         with self._lock:
             self.drop(key)
             self._blocks[key] = block
@@ -97,7 +97,7 @@ class _Kept:
             while self._used > self._most and len(self._blocks) > 1:
                 self.drop(next(iter(self._blocks)))
 
-    def drop(self, key: tuple[int, int]) -> None:
+    def drop(self, key: tuple[Any, int]) -> None:
         with self._lock:
             block = self._blocks.pop(key, None)
             self._used -= 0 if block is None else len(block)
@@ -116,12 +116,7 @@ AHEAD = Budget(_AHEAD_BYTES)
 
 def identity_of(state: _core.ObjectState) -> tuple[int, int, int, int]:
     """See `Source.identity`. A copy of an object has another version, and often the same ETag."""
-    tag = state.etag or state.version
-    if tag is None:
-        return 0, 0, 0, 0
-    digest = hashlib.blake2b(tag.encode(), digest_size=16).digest()
-    low, high = digest[:8], digest[8:]
-    return int.from_bytes(low, "little"), state.size, int.from_bytes(high, "little", signed=True), 0
+    return numbers_of(state.etag or state.version or "", state.size)
 
 
 class ObjectSource(Source):
@@ -158,26 +153,23 @@ class ObjectSource(Source):
         self._blocks.passed(end)
         if end <= len(here):
             return here.slice(start, end - start)
-        if (tail := self._tail(start, end)) is not None:
-            return tail
         parts = self._announced_bytes(start, end) or self._blocks.read(start, end)
         if parts is None:
-            return self.request([start], [end - start])
+            return self._tail(start, end) or self.request([start], [end - start])
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def _tail(self, start: int, end: int) -> _core.Buffer | None:
         """The end of the object, where formats have footers in several parts: it is requested once. None if these bytes
         are elsewhere."""
-        begin = max(self.size - _TAIL_BYTES, 0)
-        if start < begin:
-            return None
-        tail = self._blocks.last_bytes()
-        if tail is None:
-            if end < self.size:
+        key = (self.path, self._state), -1
+        tail = _KEPT.get(key)
+        if tail is None or start < self.size - len(tail):
+            if end < self.size or end - start > HEAD_BYTES:
                 return None
+            begin = max(min(start, self.size - _TAIL_BYTES), 0)
             tail = self.request([begin], [self.size - begin])
-            self._blocks.keep_last_bytes(tail)
-        return tail.slice(start - begin, end - start)
+            _KEPT.put(key, tail)
+        return tail.slice(start - (self.size - len(tail)), end - start)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         here = self._blocks.first_bytes()
@@ -306,7 +298,7 @@ def object_state(state: FileState) -> _core.ObjectState:
 class _Blocks:
     """The blocks of an object that is read in order: those on the way, and the last ones that were read.
 
-    Block -1 has the bytes that came when the object was opened, and block -2 the last ones. The others follow, `_BLOCK_BYTES` each.
+    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each.
     """
 
     def __init__(self, source: ObjectSource, first: _core.Buffer, claim: Claim | None) -> None:
@@ -336,13 +328,6 @@ class _Blocks:
         if (unread := self._unread) is not None and end >= self._first:
             _KEPT.put((self._source, -1), unread[0])
             self._unread = None
-
-    def last_bytes(self) -> _core.Buffer | None:
-        """The last bytes of the object, if they are here."""
-        return _KEPT.get((self._source, -2))
-
-    def keep_last_bytes(self, tail: _core.Buffer) -> None:
-        _KEPT.put((self._source, -2), tail)
 
     def read(self, start: int, end: int) -> list[_core.Buffer] | None:
         """The parts of a range that is read in order. None if it should be requested by itself."""

@@ -18,6 +18,8 @@ from penstock.errors import ChangedError, UnsupportedError, shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.storage._left import Leftover
+
 
 class FileState(NamedTuple):
     """What identifies one state of a file. A storage that does not report one of these leaves it None."""
@@ -263,6 +265,34 @@ class Storage(ABC):
         """Full paths of the files directly in a folder, sorted, without penstock's own files."""
         ...
 
+    def list_below(self, prefix: str) -> Sequence[str]:
+        """Full paths of all files in a folder and the folders below it, sorted. By default those directly in it, which
+        is right for storage without folders in folders."""
+        return self.list(prefix.rstrip("/"))
+
+    def can_read_name(self, path: str) -> bool:
+        """Whether a listed file can be opened, judged by its name. Some clients cannot say all names of a store."""
+        del path
+        return True
+
+    def check_pickled_names(self, paths: Sequence[str]) -> None:
+        """Raise UnsupportedError if the names of these files are secrets, which must not be written into a pickle."""
+        del paths
+
+    def is_here(self, path: str) -> bool:
+        """Whether this names a file or folder of this machine's file system."""
+        del path
+        return False
+
+    def leftovers(self, folder: str) -> Sequence[Leftover]:
+        """What killed processes left directly in a folder. Empty if the storage cannot list it."""
+        del folder
+        return []
+
+    def discard(self, left: Leftover) -> None:
+        """Remove a leftover, and what it stands for."""
+        self.give_up(left.path)
+
     def own_files(self, folder: str) -> Sequence[str]:
         """Full paths of penstock's own files directly in a folder, sorted. Empty if the storage cannot list them."""
         del folder
@@ -287,6 +317,14 @@ class Storage(ABC):
         none."""
         with closing(self.source(path)) as source:
             return source.file_state()
+
+    def will_ask_states(self, paths: Sequence[str]) -> None:
+        """Prepare for `file_state` of these files. This is for storage with slow access; by default it does nothing."""
+
+    def starts_with(self, path: str, magic: bytes) -> bool:
+        """Whether a file starts with these bytes. Raises FileNotFoundError if there is none."""
+        with closing(self.source(path)) as source:
+            return source.read(0, min(len(magic), source.size)).to_bytes() == magic
 
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""

@@ -29,6 +29,7 @@ from penstock.storage.local_sink import Calls, LocalSink, closed_as, openness, s
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.storage._left import Leftover
     from penstock.storage.folder import Folder, FolderSink
 
 _MOST_LOOKS = 10
@@ -178,6 +179,9 @@ class LocalStorage(Storage):
     def __init__(self, calls: Calls | None = None) -> None:
         self.calls = calls or Calls()
 
+    def is_here(self, path: str) -> bool:
+        return True
+
     def no_more_open_than(self, paths: Iterable[str]) -> LocalStorage:
         """The same storage, but written files get only permissions that all these files have."""
         other = copy.copy(self)
@@ -239,6 +243,12 @@ class LocalStorage(Storage):
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
+    def starts_with(self, path: str, magic: bytes) -> bool:
+        if not os.path.isfile(path):
+            return False  # opening a pipe would wait
+        with open(path, "rb", buffering=0) as file:
+            return file.read(len(magic)) == magic
+
     def file_state(self, path: str) -> FileState:
         if journal.is_there(path) or not os.path.isfile(path):
             return super().file_state(path)
@@ -273,6 +283,11 @@ class LocalStorage(Storage):
 
         with suppress(FileNotFoundError):
             remove(path)
+
+    def leftovers(self, folder: str) -> list[Leftover]:
+        from penstock.storage import _local_left
+
+        return list(_local_left.of_this_machine(folder or "."))
 
     def own_files(self, folder: str) -> list[str]:
         with no_longer_names(folder), os.scandir(folder) as entries:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from penstock import _core
 from penstock.errors import UnsupportedError, shown
 from penstock.storage._object_names import is_folder_name, is_object_pattern
 from penstock.storage.base import Source, Storage
@@ -22,8 +23,8 @@ KEY = b"penstock.manifest"
 """The key in the footer of a manifest; its value is a JSON object."""
 MOST_FOOTER_BYTES = 16 << 20
 """A footer of a manifest is not larger. One of a million shards has 100 KB."""
-TAIL_BYTES = 256 << 10
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
+"""The first and last bytes of a manifest, as of any Parquet file."""
 _COUNTED = re.compile(r"@(\d+|\*)[^/]*$")
 
 
@@ -41,21 +42,17 @@ class ManifestMetError(UnsupportedError):
         return ManifestMetError, (self.file,)
 
 
-def has_mark(source: Source) -> bool:
-    """Whether a file seems to be a manifest. Only its footer says for sure."""
+def marked_footer(source: Source) -> _core.Buffer | None:
+    """The end of a file from its footer on, if it seems to be a manifest; else None. Only the footer says for sure."""
     size = source.size
-    if size < 12 or source.read(0, 4).to_bytes() != _MAGIC:
-        return False
-    start = max(size - TAIL_BYTES, 0)
-    tail = source.read(start, size - start).to_bytes()
-    if tail[-4:] != _MAGIC:
-        return False
-    length = int.from_bytes(tail[-8:-4], "little")
-    if length > min(size - 12, MOST_FOOTER_BYTES):
-        return False
-    if length + 8 > len(tail):
-        tail = source.read(size - 8 - length, length).to_bytes() + tail[-8:]
-    return KEY in tail[-8 - length : -8]
+    if size < 12 or source.read(0, 4).to_bytes() != MAGIC:
+        return None
+    end = source.read(size - 8, 8).to_bytes()
+    length = int.from_bytes(end[:4], "little")
+    if end[4:] != MAGIC or length > min(size - 12, MOST_FOOTER_BYTES):
+        return None
+    footer = source.read(size - 8 - length, length + 8)
+    return footer if KEY in footer.to_bytes() else None
 
 
 def without_manifests(
@@ -79,7 +76,7 @@ def _is_manifest(path: str, storage: Storage) -> bool:
         return False
     source = storage.source(path)
     try:
-        return has_mark(source)
+        return marked_footer(source) is not None
     finally:
         source.close()
 

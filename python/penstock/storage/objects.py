@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
-from penstock.engine.pipeline import in_order
-from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.engine.threads import raise_if_left
+from penstock.errors import UnsupportedError, shown
+from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
-from penstock.storage._listings import Listings, own_prefixes
-from penstock.storage._object_sink import ObjectSink, StreamedSink, give_up
+from penstock.storage._left import Leftover
+from penstock.storage._listings import Listings
+from penstock.storage._object_sink import NOTE_BYTES, ObjectSink, StreamedSink, give_up, noted
 from penstock.storage._object_source import (
     AHEAD,
     HEAD_BYTES,
@@ -37,12 +39,17 @@ from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
-from penstock.storage.urls import is_url, is_web, split_url
+from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
+_LISTED_FROM = 64
+"""If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
 """Shards that are read at the same time."""
+
+
+_core.while_waiting(raise_if_left)  # so that a scan that is left does not wait for its requests
 
 
 class ObjectStorage(Storage):
@@ -51,15 +58,20 @@ class ObjectStorage(Storage):
     Args:
         options: options of the client by name, such as `aws_endpoint_url`; see `storage_options=` of `penstock.open`.
         cache: keeps what was read on a local disk.
+        credentials: a function that returns credentials, instead of those of the options and the environment.
     """
 
     reads_at_once = READS_AT_ONCE
 
     def __init__(
-        self, options: Mapping[str, Any] | None = None, cache: Cache | None = None
+        self,
+        options: Mapping[str, Any] | None = None,
+        cache: Cache | None = None,
+        credentials: Callable[[], dict[str, str]] | None = None,
     ) -> None:
         self.cached = None if cache is None else CachedObjects(cache)
         self.options = options if isinstance(options, StorageOptions) else StorageOptions(options)
+        self._credentials = credentials
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
         self._opening: dict[str, tuple[_core.Fetch, Claim | None, int]] = {}
@@ -73,35 +85,52 @@ class ObjectStorage(Storage):
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectStorage, (self.options, None if self.cached is None else self.cached.cache)
+        cache = None if self.cached is None else self.cached.cache
+        return ObjectStorage, (self.options, cache, self._credentials)
+
+    def anew(self) -> ObjectStorage:
+        """The same storage with the same connections, which does not know yet in what state objects are."""
+        cache = None if self.cached is None else self.cached.cache
+        other = ObjectStorage(self.options, cache, self._credentials)
+        with self._lock:
+            other._stores = dict(self._stores)
+        return other
 
     def store(self, path: str) -> tuple[_core.RemoteStore, str]:
         """The client for a path, and the key of the object."""
         url = split_url(path)
         with self._lock:
             found = self._stores.get(url.container)
-            if found is None:
-                found = _core.RemoteStore(url.container, dict(self.options))
-                self._stores[url.container] = found
+        if found is None:
+            made = self._client(url)
+            with self._lock:
+                found = self._stores.setdefault(url.container, made)
         return found, url.key
+
+    def _client(self, url: Url) -> _core.RemoteStore:
+        options, credentials = dict(self.options), self._credentials
+        if url.scheme == "s3":
+            options, found = resolved(options)
+            credentials = credentials or found
+        return _core.RemoteStore(
+            url.container, options, credentials=credentials, **self.options.times
+        )
+
+    def can_read_name(self, path: str) -> bool:
+        return not is_url(path) or has_plain_key(path)
+
+    def check_pickled_names(self, paths: Sequence[str]) -> None:
+        if any(is_web(path) and shown(path) != path for path in paths):
+            self.options.refuse_signed()
+
+    def is_here(self, path: str) -> bool:
+        return not is_url(path)
 
     def look_beside(self, paths: Sequence[str]) -> None:
         wanted = [path for path in paths if is_url(path) and not is_web(path)]
-        prefixes = [p for p in own_prefixes(wanted) if not self._listings.covers(p)]
-        if prefixes:
+        if prefixes := self._listings.missing(wanted):
             self.begin(paths[:1])
-
-        def listed(prefix: str) -> Iterator[None]:
-            try:
-                self._list(prefix)
-            except StorageError as error:
-                if error.errno != errno.EACCES:
-                    raise
-                self._listings.add(prefix, None)
-            yield None
-
-        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
-            pass
+            self._listings.fill(prefixes, self._list, READS_AT_ONCE)
 
     def listed_bytes(self, path: str) -> int | None:
         return self._listings.size(path)
@@ -180,18 +209,21 @@ class ObjectStorage(Storage):
             if self.cached is not None and self.cached.has_start(path, state.size):
                 return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
-        head = (
-            first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
-        )
+        self._keep(path, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        source = ObjectSource(self, store, path, key, state, first, claim)
+        return source if self.cached is None else self.cached.view(source, path)
+
+    def _keep(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
+        """Keep the state and the first bytes of an object, for opening it again."""
+        is_long = len(first) > HEAD_BYTES
+        head = _core.Buffer.join([first.slice(0, HEAD_BYTES)]) if is_long else first
         with self._lock:
             self._opening.pop(path, None)
             self._states[path] = state
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
-        source = ObjectSource(self, store, path, key, state, first, claim)
-        return source if self.cached is None else self.cached.view(source, path)
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
         """Open an object by a request for this state only. An older version is read, if the store keeps it."""
@@ -215,6 +247,12 @@ class ObjectStorage(Storage):
             with self._lock:
                 self._states.pop(path, None)
             raise
+
+    def will_ask_states(self, paths: Sequence[str]) -> None:
+        folders = Counter(path.rpartition("/")[0] + "/" for path in paths if not is_web(path))
+        for folder, count in folders.items():
+            if count >= _LISTED_FROM and folder not in self._listed and is_url(folder):
+                self._list(folder)
 
     def file_state(self, path: str) -> FileState:
         if not is_url(path):
@@ -349,6 +387,29 @@ class ObjectStorage(Storage):
         names = (path for path in found if path != folder and "/" not in path[len(folder) :])
         return [path for path in names if not is_own(os.path.basename(path))]
 
+    def leftovers(self, folder: str) -> list[Leftover]:
+        """Those directly in a folder, and uploads without a note if botocore is installed."""
+        from penstock.storage import _object_left as left
+
+        if not is_url(folder):
+            return self._local.leftovers(folder)
+        folder = folder.rstrip("/")
+        refuse_web_target(folder)
+        with translated(folder):
+            found = list(left.of_store(folder, self.store, self.load))
+        notes = [self.load(one.path, NOTE_BYTES) for one in found if one.kind == "upload"]
+        known = {noted(note or b"")[1] for note in notes}
+        more = left.open_uploads(folder, self.options)
+        return [*found, *(one for one in more if one.upload not in known)]
+
+    def discard(self, left: Leftover) -> None:
+        from penstock.storage import _object_left
+
+        if is_url(left.path):
+            _object_left.discard(left, self.store, translated)
+        else:
+            self._local.discard(left)
+
     def own_files(self, folder: str) -> list[str]:
         if not is_url(folder):
             return self._local.own_files(folder)
@@ -423,13 +484,14 @@ def storage_for(
     source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options, cache) if any(map(is_url, _texts(source))) else LocalStorage()
+    return ObjectStorage(options, cache) if any(map(is_url, texts(source))) else LocalStorage()
 
 
-def _texts(source: Any) -> Iterator[str]:
+def texts(source: Any) -> Iterator[str]:
+    """The names in a source: a path, or a list of paths."""
     if isinstance(source, (str, os.PathLike)):
         yield os.fsdecode(source)
     elif isinstance(source, (list, tuple)):
         items: Iterable[Any] = source
         for item in items:
-            yield from _texts(item)
+            yield from texts(item)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
 from penstock.storage._object_names import (
+    has_signs,
     is_folder_name,
     is_object_pattern,
     matching_objects,
@@ -25,7 +26,6 @@ from penstock.storage.folder import holds_images, is_companion
 from penstock.storage.hidden import is_own
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
-from penstock.storage.objects import ObjectStorage
 from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
 from penstock.storage.skipped import (
     BROKEN_LINK,
@@ -118,15 +118,13 @@ def _expand_item(item: Any, how: _How) -> list[str]:
 
 # Complexity: one branch for each kind of name.
 def _expand_text(path: str, how: _How) -> list[str]:
-    if isinstance(how.storage, ObjectStorage) and is_url(path):
+    if is_url(path) and not how.storage.is_here(path):
         named = [name for part in path.split("::") for name in braces(part)]
-        return [found for name in named for found in _expand_url(name, how, how.storage)]
+        return [found for name in named for found in _expand_elsewhere(name, how)]
     if how.storage.exists(path):
-        listed = shard_list(path, how.storage)
-        if listed is None:
-            return _expand_one(path, how)
-        how.lists.append(listed)
-        return list(listed.paths)
+        if (named := _listed(path, how)) is not None:
+            return named
+        return _expand_one(path, how) if how.storage.is_here(path) else [path]
     if path.startswith("pipe:"):
         raise UnsupportedError(
             "pipe: would run a command, which penstock never does",
@@ -140,8 +138,10 @@ def _expand_text(path: str, how: _How) -> list[str]:
 
 
 # Complexity: one branch for each kind of name.
-def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
-    """The objects that a URL names. The name of an object is trusted: nothing is requested to see whether it exists."""
+def _expand_elsewhere(path: str, how: _How) -> list[str]:
+    """The files that a name means if they are not on this machine. A name without signs is trusted: nothing is requested
+    to see whether the file exists."""
+    storage = how.storage
     counted = _COUNTED.match(path)
     if counted is not None and counted["count"] != "*":
         return _numbered(path, counted)
@@ -153,6 +153,8 @@ def _expand_url(path: str, how: _How, storage: ObjectStorage) -> list[str]:
         if not found:
             raise FileNotFoundError(f"{path}: no object matches")
         return _complete(found)
+    if (named := _listed(path, how)) is not None:
+        return named
     if is_object_pattern(path):
         found = matching_objects(path, storage, how.skipped)
         if not found:
@@ -183,8 +185,9 @@ def _named_by_indexes(paths: list[str], how: _How) -> list[str]:
 
 # Complexity: one branch for each kind of name.
 def _expand_one(path: str, how: _How) -> list[str]:
-    if isinstance(how.storage, ObjectStorage) and is_url(path):
-        return _expand_url(path, how, how.storage)
+    if not how.storage.is_here(path):
+        is_there = not is_url(path) and has_signs(path) and how.storage.exists(path)
+        return [path] if is_there else _expand_elsewhere(path, how)
     if is_url(path):
         raise not_local(path)
     if os.path.isdir(path):
@@ -282,10 +285,15 @@ def _named_by_index(folder: str, files: list[str], how: _How) -> list[str] | Non
     if listed is not None:
         return listed
     index = os.path.join(folder, INDEX_NAME)
-    if index not in files or (named := shard_list(index, how.storage)) is None:
+    return _listed(index, how) if index in files else None
+
+
+def _listed(path: str, how: _How) -> list[str] | None:
+    """The shards that a JSON index names; None if the file is no such index."""
+    if (listed := shard_list(path, how.storage)) is None:
         return None
-    how.lists.append(named)
-    return list(named.paths)
+    how.lists.append(listed)
+    return list(listed.paths)
 
 
 def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
@@ -318,11 +326,7 @@ def _without_companions(paths: list[str], how: _How) -> list[str]:
 
 
 def _first_bytes(path: str, how: _How, length: int) -> bytes:
-    source = how.storage.source(path)
-    try:
-        return source.read(0, length).to_bytes()
-    finally:
-        source.close()
+    return how.storage.load(path, length) or b""
 
 
 def _without_indexes(paths: list[str], how: _How) -> list[str]:

@@ -35,9 +35,19 @@ NO_BYTES = "an empty file, which is not valid in this format"
 NO_IMAGE = "not an image that penstock decodes"
 FOREIGN = "in no known format"
 MANIFEST = "a manifest, which lists shards; it is opened by its own name"
+UNREADABLE = "a name with //, /./, /../ or control characters, which cannot be read"
 NO_ROW = "an image that the table does not name"
 
-_LOOKS_LIKE_DATA = (UNFINISHED, DELTA_LOG, CAPTION, LINK, BROKEN_LINK, UNLISTED, FOREIGN)
+_LOOKS_LIKE_DATA = (
+    UNFINISHED,
+    DELTA_LOG,
+    CAPTION,
+    LINK,
+    BROKEN_LINK,
+    UNLISTED,
+    FOREIGN,
+    UNREADABLE,
+)
 _UNFINISHED_ENDINGS = (".incomplete", ".part", ".tmp")
 _MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
 _MARKS_BEGIN = ("_started", "_committed")

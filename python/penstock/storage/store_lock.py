@@ -67,7 +67,7 @@ class StoreLock:
                 self._remove()
                 raise self._refused()
             if is_dead:
-                self._storage.remove(self._path(other))
+                self._bury(other)
         if self._storage.load(self._path(number), _MOST_BYTES) != self._text:
             raise self._refused()  # another process replaced it, in a store that ignores the condition
 
@@ -87,11 +87,25 @@ class StoreLock:
         text = self._storage.load(path, _MOST_BYTES)
         if text is None:
             return False
-        is_here = _lives_here(_holder(text))
+        is_here = lives_here(text)
         if is_here is not None:
             return is_here
         written, now = self._storage.written(path), self._storage.written(probe)
         return written is None or now is None or now - written < STALE_SECONDS
+
+    def _bury(self, number: int) -> None:
+        """Remove the lock of a dead process, and its mark on this machine."""
+        path = self._path(number)
+        holder = _holder(self._storage.load(path, _MOST_BYTES) or b"")
+        self._storage.remove(path)
+        with suppress(OSError):
+            os.unlink(_mark(holder))
+
+    def remove_probes(self, mine: str) -> None:
+        """Remove what processes left that were killed before. One that looks for the lock now is refused without it, too."""
+        for path in self._storage.list(self._folder):
+            if os.path.basename(path).startswith("probe-") and path != mine:
+                self._storage.remove(path)
 
     # -- holding it -------------------------------------------------------------------------------
 
@@ -103,6 +117,12 @@ class StoreLock:
     def _remove(self) -> None:
         with suppress(StorageError):
             self._storage.remove(self._path(self._number))
+            self._number = -1
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the lock could not be removed. Then it is that of a dead process."""
+        return self._number >= 0
 
     @contextmanager
     def held(self) -> Generator[None]:
@@ -135,11 +155,12 @@ def alone_in(storage: Storage, folder: str, message: str, about: str) -> Generat
     """
     probe = f"{folder}/probe-{os.urandom(6).hex()}"
     lock = StoreLock(storage, folder, message, about)
-    storage.save(probe, b"", overwrite=False)
+    storage.save(probe, b"first", overwrite=False)
     try:
         _test(storage, probe, about)
-        with _alive_here(lock.id):
+        with _alive_here(lock):
             lock.take(probe)
+            lock.remove_probes(probe)
             with lock.held():
                 yield lock
     finally:
@@ -149,7 +170,8 @@ def alone_in(storage: Storage, folder: str, message: str, about: str) -> Generat
 
 def _test(storage: Storage, probe: str, about: str) -> None:
     try:
-        storage.save(probe, b"", overwrite=False)
+        # Other bytes: equal ones would be taken for those of an earlier attempt whose answer was lost.
+        storage.save(probe, b"second", overwrite=False)
     except FileExistsError:
         return
     warnings.warn(
@@ -176,9 +198,10 @@ def _mark(holder: str) -> str:
 
 
 @contextmanager
-def _alive_here(holder: str) -> Generator[None]:
-    """Show other processes of this machine that this one is alive, if there is a cache."""
-    path, file = _mark(holder), -1
+def _alive_here(lock: StoreLock) -> Generator[None]:
+    """Show other processes of this machine that this one is alive, if there is a cache. The mark of a lock that could not
+    be removed stays, so that they know that it is dead."""
+    path, file = _mark(lock.id), -1
     with suppress(OSError):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
@@ -187,13 +210,15 @@ def _alive_here(holder: str) -> Generator[None]:
         yield
     finally:
         if file >= 0:
-            with suppress(OSError):
-                os.unlink(path)
+            if not lock.is_there:
+                with suppress(OSError):
+                    os.unlink(path)
             os.close(file)
 
 
-def _lives_here(holder: str) -> bool | None:
-    """Whether the process is alive; None if it does not seem to be one of this machine."""
+def lives_here(text: bytes) -> bool | None:
+    """Whether the holder of a lock with this text is alive; None if it does not seem to be a process of this machine."""
+    holder = _holder(text)
     if not holder:
         return None
     try:
@@ -201,11 +226,8 @@ def _lives_here(holder: str) -> bool | None:
     except OSError:
         return None
     try:
-        if not journal.lock(file):
-            return True
-        os.unlink(_mark(holder))
+        return not journal.lock(file)
     except OSError:
         return None
     finally:
         os.close(file)
-    return False

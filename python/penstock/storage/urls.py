@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from penstock.errors import UnsupportedError, not_local, shown
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SAME = {"s3a": "s3", "gcs": "gs"}
 _KNOWN = ("s3", "gs", "az", "abfs", "abfss", "http", "https")
 _WEB = ("http", "https")
@@ -45,6 +46,13 @@ def real_path(path: str) -> str:
     return path if is_url(path) else os.path.realpath(path)
 
 
+def has_client(path: str) -> bool:
+    """Whether penstock reads names of this scheme."""
+    match = _URL.match(path)
+    scheme = "" if match is None else match["scheme"].lower()
+    return scheme == "hf" or _SAME.get(scheme, scheme) in _KNOWN
+
+
 def split_url(path: str) -> Url:
     """Split the name of an object.
 
@@ -65,7 +73,7 @@ def split_url(path: str) -> Url:
         raise UnsupportedError(
             f"penstock has no client for {scheme}:// names",
             file=shown(path),
-            hint="names that begin with s3://, gs://, az://, abfs:// or https://",
+            hint="names that begin with s3://, gs://, az://, abfs://, hf:// or https://",
         )
     container, _, key = path[match.end() :].partition("/")
     if not container:
@@ -75,6 +83,13 @@ def split_url(path: str) -> Url:
         container, _, key = bare.partition("/")
         return Url(scheme, f"{scheme}://{container}{mark}{query}", unquote(key))
     return Url(scheme, f"{scheme}://{container}", key)
+
+
+def has_plain_key(path: str) -> bool:
+    """Whether the client can say the key of an object: one without //, /./, /../ and control characters."""
+    key = split_url(path).key
+    parts = key.split("/")
+    return not any(part in ("", ".", "..") for part in parts) and not _CONTROL.search(key)
 
 
 def is_web(path: str) -> bool:

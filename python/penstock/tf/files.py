@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import shown
 from penstock.tf import probing
 from penstock.tf.errors import InvalidArgumentError, UnimplementedError, of_system
 from penstock.tf.patterns import matching
+from penstock.tf.remote import created, is_remote, opened
+from penstock.tf.remote import matching as matching_objects
 from penstock.tf.tensor import Tensor, constant
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -24,6 +27,25 @@ def path_of(value: Any) -> str:
         UnimplementedError: it is in another file system, such as `gs://` or `s3://`.
         TypeError: not a path.
     """
+    path = name_of(value)
+    if is_remote(path):
+        raise UnimplementedError(
+            None,
+            None,
+            f"this is done with files on this machine only (file: '{shown(path)}')",
+            hint="copy the file to this machine with tf.io.gfile.copy",
+        )
+    return path
+
+
+def name_of(value: Any) -> str:
+    """Convert as `path_of` does, to a local path or the name of an object, such as `s3://bucket/key`.
+
+    Raises:
+        InvalidArgumentError: a tensor of several strings.
+        UnimplementedError: it is in another file system, such as `hdfs://`.
+        TypeError: not a path.
+    """
     if isinstance(value, (np.ndarray, list, tuple)):
         array = np.asarray(value, object)
         if array.ndim:
@@ -34,7 +56,7 @@ def path_of(value: Any) -> str:
         value = array.item()
     path = os.fsdecode(value)
     scheme = _SCHEME.match(path)
-    if scheme is None:
+    if scheme is None or is_remote(path):
         return path
     if scheme[1] == "file":
         return path.removeprefix("file://")
@@ -42,15 +64,20 @@ def path_of(value: Any) -> str:
         None,
         None,
         f"File system scheme '{scheme[1]}' not implemented (file: '{path}')",
-        hint="penstock.tf reads and writes local files only; copy the files to this machine first",
+        hint="copy the files to this machine first",
     )
 
 
 def paths_of(values: Any) -> list[str]:
-    """Convert one path as in `path_of`, or a list, tuple or tensor of paths, to local paths."""
+    """Convert one path as in `name_of`, or a list, tuple or tensor of paths, to local paths."""
     if isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.ndim):
         return [path for value in values for path in paths_of(value)]
-    return [path_of(values)]
+    return [name_of(values)]
+
+
+def found_by(pattern: str) -> list[str]:
+    """The files or objects that a pattern matches, in any order."""
+    return matching_objects(pattern) if is_remote(pattern) else matching(pattern)
 
 
 def matched(patterns: Any) -> list[str]:
@@ -59,7 +86,7 @@ def matched(patterns: Any) -> list[str]:
     Args:
         patterns: a pattern, or a list or tensor of them.
     """
-    found = {path for pattern in paths_of(patterns) for path in matching(pattern)}
+    found = {path for pattern in paths_of(patterns) for path in found_by(pattern)}
     return sorted(found)
 
 
@@ -84,7 +111,10 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
         >>> tf.io.read_file("note.txt").numpy()
         b'some bytes'
     """
-    path = path_of(filename)
+    path = name_of(filename)
+    if is_remote(path):
+        with opened(path) as file:
+            return constant(file.read())
     try:
         with open(path, "rb") as file:
             return constant(file.read())
@@ -107,12 +137,16 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> None:
         >>> import penstock.tf as tf
         >>> tf.io.write_file("deep/er/note.txt", b"some bytes")
     """
-    path = path_of(filename)
+    path = name_of(filename)
     data = constant(contents).numpy()
     if not isinstance(data, bytes):
         raise InvalidArgumentError(
             None, None, f"Contents tensor must be scalar, but had shape: {list(np.shape(data))}"
         )
+    if is_remote(path):
+        with created(path) as file:
+            file.write(data)
+        return
     try:
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path, "wb") as file:

@@ -1,4 +1,4 @@
-"""`tf.io.gfile`: files and folders of the local file system with TensorFlow's names and errors."""
+"""`tf.io.gfile`: files and folders of the local file system, and objects in stores, with TensorFlow's names and errors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.tf import remote
 from penstock.tf.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -17,8 +18,9 @@ from penstock.tf.errors import (
     PermissionDeniedError,
     of_system,
 )
-from penstock.tf.files import matched, path_of, paths_of
+from penstock.tf.files import matched, name_of, paths_of
 from penstock.tf.missing import absent_from
+from penstock.tf.remote import created, is_remote, opened, unlike
 
 if TYPE_CHECKING:
     from typing import Self
@@ -86,7 +88,7 @@ class GFile:
             raise InvalidArgumentError(None, None, f"unknown mode {mode!r}")
         self.name = name
         self.mode = mode
-        self._path = path_of(name)
+        self._path = name_of(name)
         self._plain = plain
         self._is_text = "b" not in mode
         self._file: Any = None
@@ -98,8 +100,15 @@ class GFile:
             raise PermissionDeniedError(None, None, f"File isn't open for {what}")
         if self._file is None:
             with _of(self._path):
-                self._file = open(self._path, self._plain + "b")  # noqa: SIM115 - close() closes it
+                self._file = self._open()
         return self._file
+
+    def _open(self) -> Any:
+        if not is_remote(self._path):
+            return open(self._path, self._plain + "b")
+        if self._plain not in ("r", "w"):
+            raise unlike(self._path, f"mode {self.mode!r}")
+        return opened(self._path) if self._plain == "r" else created(self._path)
 
     def _shown(self, data: bytes) -> Any:
         return data.decode() if self._is_text else data
@@ -151,7 +160,9 @@ class GFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None and self._file is not None and self._plain == "w":
+            remote.discard(self._file)
         self.close()
 
     def __iter__(self) -> Iterator[Any]:
@@ -172,12 +183,14 @@ class GFile:
 
 def exists(path: Any) -> bool:
     """Whether a file or folder exists."""
-    return os.path.exists(path_of(path))
+    path = name_of(path)
+    return remote.exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def isdir(path: Any) -> bool:
     """Whether a path is a folder."""
-    return os.path.isdir(path_of(path))
+    path = name_of(path)
+    return remote.is_folder(path) if is_remote(path) else os.path.isdir(path)
 
 
 def glob(pattern: Any) -> list[str]:
@@ -186,31 +199,37 @@ def glob(pattern: Any) -> list[str]:
 
 
 def listdir(path: Any) -> list[str]:
-    """The names in a folder, sorted.
+    """The names in a folder, sorted. In a store, those of folders end with a slash, as in TensorFlow.
 
     Raises:
         NotFoundError: there is no such folder.
     """
-    path = path_of(path)
+    path = name_of(path)
+    if is_remote(path):
+        return sorted({"".join(name.partition("/")[:2]) for name in remote.below(path)})
     if not os.path.isdir(path):
         raise NotFoundError(None, None, f"Could not find directory {path}")
     return sorted(os.listdir(path))
 
 
 def makedirs(path: Any) -> None:
-    """Make a folder and the folders above it. It may exist already."""
-    path = path_of(path)
+    """Make a folder and the folders above it. It may exist already. A store has no folders, so there it does nothing."""
+    path = name_of(path)
+    if is_remote(path):
+        return
     with _of(path):
         os.makedirs(path, exist_ok=True)
 
 
 def mkdir(path: Any) -> None:
-    """Make a folder; it may exist.
+    """Make a folder; it may exist. A store has no folders, so there it does nothing.
 
     Raises:
         NotFoundError: the folder above it does not exist.
     """
-    path = path_of(path)
+    path = name_of(path)
+    if is_remote(path):
+        return
     with _of(path):
         if not os.path.isdir(path):
             os.mkdir(path)
@@ -222,7 +241,10 @@ def remove(path: Any) -> None:
     Raises:
         NotFoundError: it does not exist.
     """
-    path = path_of(path)
+    path = name_of(path)
+    if is_remote(path):
+        remote.remove(path)
+        return
     with _of(path):
         os.remove(path)
 
@@ -233,7 +255,11 @@ def rmtree(path: Any) -> None:
     Raises:
         NotFoundError: it does not exist.
     """
-    path = path_of(path)
+    path = name_of(path)
+    if is_remote(path):
+        for name in remote.below(path):
+            remote.remove(f"{path.rstrip('/')}/{name}")
+        return
     if not os.path.isdir(path):
         raise NotFoundError(None, None, f"{path} not found")
     with _of(path):
@@ -241,12 +267,12 @@ def rmtree(path: Any) -> None:
 
 
 def rename(src: Any, dst: Any, overwrite: bool = False) -> None:
-    """Rename a file.
+    """Rename a file. A store cannot rename, so an object is copied and removed.
 
     Raises:
         AlreadyExistsError: there is a file of that name, and `overwrite` is False.
     """
-    _onto(src, dst, os.replace, overwrite=overwrite)
+    _onto(src, dst, _moved, overwrite=overwrite)
 
 
 def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
@@ -255,15 +281,30 @@ def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
     Raises:
         AlreadyExistsError: there is a file of that name, and `overwrite` is False.
     """
-    _onto(src, dst, shutil.copyfile, overwrite=overwrite)
+    _onto(src, dst, _copied, overwrite=overwrite)
 
 
 def _onto(src: Any, dst: Any, move: Callable[[str, str], Any], *, overwrite: bool) -> None:
-    source, target = path_of(src), path_of(dst)
-    if not overwrite and os.path.exists(target):
+    source, target = name_of(src), name_of(dst)
+    if not overwrite and exists(target):
         raise AlreadyExistsError(None, None, f"{target}: file already exists")
     with _of(source):
         move(source, target)
+
+
+def _copied(source: str, target: str) -> None:
+    if is_remote(source) or is_remote(target):
+        remote.copy(source, target)
+    else:
+        shutil.copyfile(source, target)
+
+
+def _moved(source: str, target: str) -> None:
+    if is_remote(source) or is_remote(target):
+        remote.copy(source, target)
+        remove(source)
+    else:
+        os.replace(source, target)
 
 
 def stat(path: Any) -> FileStatistics:
@@ -272,7 +313,9 @@ def stat(path: Any) -> FileStatistics:
     Raises:
         NotFoundError: it does not exist.
     """
-    path = path_of(path)
+    path = name_of(path)
+    if is_remote(path):
+        return FileStatistics(*remote.size_and_time(path), False)
     with _of(path):
         found = os.stat(path)
     return FileStatistics(found.st_size, found.st_mtime_ns, os.path.isdir(path))
@@ -282,9 +325,25 @@ def walk(
     top: Any, topdown: bool = True, onerror: Callable[[OSError], Any] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
     """Each folder below a path, with the names of its folders and files."""
-    for folder, folders, names in os.walk(path_of(top), topdown, onerror):
+    top = name_of(top)
+    walked = _remote_walk(top, topdown) if is_remote(top) else os.walk(top, topdown, onerror)
+    for folder, folders, names in walked:
         folders.sort()
         yield folder, folders, sorted(names)
+
+
+def _remote_walk(top: str, topdown: bool) -> Iterator[tuple[str, list[str], list[str]]]:
+    found: dict[str, tuple[set[str], list[str]]] = {top: (set(), [])}
+    for name in remote.below(top):
+        folder = top
+        *parts, last = name.split("/")
+        for part in parts:
+            found[folder][0].add(part)
+            folder = f"{folder.rstrip('/')}/{part}"
+            found.setdefault(folder, (set(), []))
+        found[folder][1].append(last)
+    listed = [(folder, list(folders), names) for folder, (folders, names) in found.items()]
+    yield from listed if topdown else reversed(listed)
 
 
 def join(path: Any, *paths: Any) -> Any:
@@ -293,8 +352,8 @@ def join(path: Any, *paths: Any) -> Any:
 
 
 def get_registered_schemes() -> list[str]:
-    """The schemes of paths: only that of local files, which is the empty string."""
-    return [""]
+    """The schemes of paths: that of local files, which is the empty string, and those of stores."""
+    return ["", "file", "s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "http", "https", "hf"]
 
 
 __getattr__ = absent_from("tf.io.gfile")

@@ -38,7 +38,9 @@ class _Handler(socketserver.StreamRequestHandler):
 def answering(answer: Callable[[Asked], Reply]) -> Generator[str]:
     """Run it until the block ends; gives its address."""
     with _Server(answer) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="answering")
+        thread = threading.Thread(
+            target=server.serve_forever, args=(0.05,), name="answering", daemon=True
+        )
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -7,16 +7,18 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, count
 
 import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.contract.format import Chunk, SkippedRegion
+from penstock.engine.locks import Lock
 from penstock.engine.pipeline import in_order
 from penstock.errors import StaleIndexError
 from penstock.framing.index import ahead, fitting, sidecar
+from penstock.framing.index._headers import by_headers
 from penstock.framing.index._index_cache import cache_folder, made_once, tell_if_slow
 from penstock.framing.index._sections import State
 from penstock.framing.index.sidecar import Index, SeekPoint
@@ -34,6 +36,9 @@ from penstock.storage.urls import is_url
 from penstock.tuned import GZIP_GROUP_BYTES
 
 ENDLESS = 1 << 62
+_PASSES = [Lock() for _ in range(8)]
+"""At most so many objects are read whole at the same time, to limit memory: more threads count the records of a set."""
+_NUMBERS = count()
 
 
 # Complexity: a sidecar may be missing, stale, extended or new in each place.
@@ -72,7 +77,7 @@ def _kept(path: str, kept: str, storage: Storage, state: State) -> list[tuple[st
     for folder in reversed(folders) if is_url(path) else folders:  # a local one costs no request
         # Missing, unreadable or invalid: an index can be rebuilt.
         with suppress(OSError, StaleIndexError):
-            found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
+            found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage, state)))
             if is_url(path) and state.is_known and found[-1][1].state == state:
                 break
     found.sort(key=lambda entry: entry[1].state != state)
@@ -170,8 +175,11 @@ def _found_index(shard: OpenShard) -> tuple[Index, bool]:
         index, whole = _index_compressed(shard)
     elif isinstance(shard.source, LocalSource):
         index, whole = _index_plain(shard, shard.source)
+    elif (found := by_headers(shard)) is not None:
+        index, whole = _index(shard.source, *found, "", (), "plain"), True
     else:
-        index, whole = _index_by_walking(shard)
+        with _PASSES[next(_NUMBERS) % len(_PASSES)]:
+            index, whole = _index_by_walking(shard)
     index = replace(index, state=state)
     _teach(shard, index)
     return index, whole

@@ -9,6 +9,8 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+from penstock.tf.remote import is_remote, opened
+
 _PIECE_BYTES = 1 << 20
 _WINDOW_BITS = {"gzip": 31, "zlib": 15}
 _MARK = b"penstock"
@@ -20,7 +22,7 @@ def is_flushed(path: str, container: str) -> bool:
     """Whether the deflate data of a file ends as after a flush: after a block, but without the last bits of an empty
     block. Blocks appended later then decode to exactly their content."""
     stream = zlib.decompressobj(_WINDOW_BITS[container])
-    with open(path, "rb") as file:
+    with opened(path) if is_remote(path) else open(path, "rb") as file:
         while piece := file.read(_PIECE_BYTES):
             try:
                 stream = _advanced(stream, piece, container)

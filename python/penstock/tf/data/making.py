@@ -13,8 +13,8 @@ from penstock.tf.data.interleaving import Choose, Draws, Numbers
 from penstock.tf.data.shuffling import Shuffle
 from penstock.tf.data.sources import Generator, Range, Tensors, TensorSlices, signature_of
 from penstock.tf.errors import InvalidArgumentError
+from penstock.tf.files import found_by
 from penstock.tf.nest import map_structure
-from penstock.tf.patterns import matching
 from penstock.tf.seeds import op_seeds
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -130,7 +130,7 @@ class Making(Base):
         from penstock.tf.data.records import names_of
 
         patterns = [pattern.decode() for pattern in names_of(file_pattern).tolist()]
-        found = sorted(path.encode() for pattern in patterns for path in matching(pattern))
+        found = sorted(path.encode() for pattern in patterns for path in found_by(pattern))
         if not found:
             shown = ", ".join(patterns)
             raise InvalidArgumentError(None, None, f"No files matched pattern: {shown}")

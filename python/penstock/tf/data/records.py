@@ -18,6 +18,7 @@ from penstock.errors import PenstockError, TruncatedError
 from penstock.formats.tfrecord.format import TFRecordFormat, compression_in
 from penstock.framing.framings import TFRECORD
 from penstock.framing.read.shard import INSIDE
+from penstock.storage.base import Source
 from penstock.storage.local import LocalSource, LocalStorage
 from penstock.tf.data.blocks import AnyBlock, Block, Blocks
 from penstock.tf.data.flushed import is_flushed
@@ -32,6 +33,7 @@ from penstock.tf.errors import (
     UnimplementedError,
     UnknownError,
 )
+from penstock.tf.remote import is_remote, opened, place_of, told
 from penstock.tf.shapes import TensorSpec
 from penstock.tf.tensor import Tensor
 
@@ -113,11 +115,13 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
         DataLossError: the file is damaged, or compressed in another way; raised after the records before it.
         NotFoundError and others: the file cannot be read.
     """
-    try:
-        source = LocalStorage().source(path)
-    except OSError as error:
-        raise refusal(error, path) from error
-    if not isinstance(source, LocalSource) and os.path.isdir(path):
+    if is_remote(path):
+        with told(path):
+            source: Source = place_of(path).source(path)
+        source.read_in_order()
+    else:
+        source = _local(path)
+    if not is_remote(path) and not isinstance(source, LocalSource) and os.path.isdir(path):
         raise FailedPreconditionError(None, None, f"{path}; Is a directory", file=path)
     options = Options(raw=True, index="never", format_options={"compression": container})
     try:
@@ -134,6 +138,13 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
         raise refusal(error, path) from error
     finally:
         source.close()
+
+
+def _local(path: str) -> Source:
+    try:
+        return LocalStorage().source(path)
+    except OSError as error:
+        raise refusal(error, path) from error
 
 
 def _ends_quietly(error: TruncatedError, path: str, container: str) -> bool:
@@ -208,7 +219,7 @@ def read_fixed(
     """Records of one size between a header and a footer."""
     with _opened(path, container) as file:
         data = file.read() if container else b""
-        size = len(data) if container else os.path.getsize(path)
+        size = len(data) if container else file.seek(0, os.SEEK_END)
         body = size - header_bytes - footer_bytes
         if body < 0 or body % record_bytes:
             raise InvalidArgumentError(
@@ -232,15 +243,19 @@ def read_fixed(
 def _opened(path: str, container: str) -> Any:
     try:
         if container == "gzip":
-            return gzip.open(path)
+            return gzip.open(opened(path) if is_remote(path) else path)
         if container == "zlib":
-            with open(path, "rb") as file:
+            with _plain(path) as file:
                 return io.BytesIO(zlib.decompress(file.read()))
-        return open(path, "rb")
+        return _plain(path)
     except OSError as error:
         raise refusal(error, path) from error
     except zlib.error as error:
         raise DataLossError(None, None, f"inflate() failed: {error}", file=path) from error
+
+
+def _plain(path: str) -> Any:
+    return opened(path) if is_remote(path) else open(path, "rb")
 
 
 def _of_list(values: list[bytes]) -> Block:

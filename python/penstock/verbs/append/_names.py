@@ -50,14 +50,10 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     if SHARD_PATTERN.search(name):
         parts = [glob.escape(part) for part in SHARD_PATTERN.split(name)[::2]]
         path = os.path.join(glob.escape(folder), "*".join(parts))
-    paths = expand(path, storage).paths
-    if not storage.changes_in_place and (shard == "last" or paths == [path]):
-        raise UnsupportedError(
-            "a store cannot add to the end of an object",
-            file=shown(paths[-1]),
-            hint="append to the folder or to a pattern such as 'train-*.tfrecord', which makes a new shard",
-        )
-    for folder in filter(os.path.isdir, paths) if storage.changes_in_place else ():
+    paths = list(expand(path, storage).paths)
+    if not storage.changes_in_place:
+        _refuse_end(shard, path, paths)
+    for folder in filter(os.path.isdir, paths):
         raise UnsupportedError(
             "records cannot be appended to a folder of images",
             file=folder,
@@ -66,6 +62,16 @@ def place_for(target: Any, shard: str | None, storage: Storage) -> Place:
     if shard == "last":
         return Place(paths, None)
     return Place(paths, next_name(paths, path, can_extend=storage.changes_in_place))
+
+
+def _refuse_end(shard: str | None, target: str, paths: list[str]) -> None:
+    """Raise UnsupportedError if records would go to the end of an object in a store."""
+    if shard == "last" or paths == [target]:
+        raise UnsupportedError(
+            "a store cannot add to the end of an object",
+            file=shown(paths[-1]),
+            hint="append to the folder or to a pattern such as 'train-*.tfrecord', which makes a new shard",
+        )
 
 
 def _extension_of(name: str) -> str:

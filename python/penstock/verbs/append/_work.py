@@ -25,9 +25,8 @@ from penstock.framing.index import ahead, blocks, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.framing.write.writer import FramedWriter
 from penstock.payloads.example.plans import is_raw
-from penstock.storage import journal
-from penstock.storage.base import Storage
-from penstock.storage.journal import State
+from penstock.storage.base import State, Storage
+from penstock.storage.folder import state_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import Tail
 from penstock.storage.local_sink import LocalSink
@@ -174,7 +173,7 @@ class Work:
         with Tail(path, self.storage.calls, wait_seconds) as tail:
             state, old = known
             # Another append may have changed the end of the file.
-            if state is None or journal.state_of(path) != state or old.data_bytes != state[1]:
+            if state is None or state_of(path) != state or old.data_bytes != state[1]:
                 old = self.end_of(path)
             if old.num_records:
                 old = self._with_schema(old, path)

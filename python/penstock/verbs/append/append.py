@@ -22,13 +22,14 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import kept_schema
 from penstock.framing.index.kept_schema import of_written
 from penstock.overlay.file import has_overlays
-from penstock.storage import journal
 from penstock.storage.base import Storage
+from penstock.storage.folder import state_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import WAIT_SECONDS
 from penstock.storage.local_sink import LocalSink
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
 from penstock.verbs.append._extend import extend
 from penstock.verbs.append._labels import numbered_alike
 from penstock.verbs.append._names import place_for
@@ -40,6 +41,7 @@ from penstock.verbs.write.shards import Progress
 from penstock.verbs.write.write import with_exact
 
 
+# Complexity: one branch for each place where the records may go.
 def append(
     data: Any,
     target: str | os.PathLike[str],
@@ -51,7 +53,7 @@ def append(
     threads: int | None = None,
     wait_seconds: float = WAIT_SECONDS,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Summary:
@@ -95,7 +97,7 @@ def append(
         >>> [record["id"] for record in ps.open("ids.tfrecord")]
         [1, 2, 3]
     """
-    place, index = storage or storage_for(target, storage_options), index_option(index)
+    place, index = storage_of(target, storage, storage_options), index_option(index)
     refuse_web_target(os.fspath(target))
     where = place_for(target, shard, place)
     last, kind = where.paths[-1], format_of(where.paths[-1], place)
@@ -120,7 +122,7 @@ def append(
         )
     if where.new is None:
         # Read the index before any work. If the file changes, it is read again under the lock.
-        known = journal.state_of(last), work.end_of(last)
+        known = state_of(last), work.end_of(last)
         compression: str | None = known[1].compression
     else:
         known = None

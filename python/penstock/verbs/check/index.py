@@ -22,7 +22,7 @@ from penstock.framing.index.kept_schema import of_file
 from penstock.framing.index.sidecar import Index
 from penstock.framing.index.text import TextIndex
 from penstock.framing.read.framed import FramedReader
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.storage.base import Source, Storage
 from penstock.verbs.check import textindex
 from penstock.verbs.progress import Progress
@@ -47,7 +47,7 @@ def index(
     force: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> list[str]:
@@ -90,7 +90,7 @@ def index(
     """
     if text not in (None, False, True, "dali", "mxnet"):
         raise ValueError(f"text={text!r} is not one of True, 'dali', 'mxnet', None")
-    place = storage or storage_for(source, storage_options)
+    place = storage_of(source, storage, storage_options)
     paths = expand(source, place).paths
     if isinstance(from_text, (str, os.PathLike)) and len(paths) != 1:
         raise ValueError(
@@ -105,7 +105,13 @@ def index(
         checksums,
         dict(format_options),
     )
-    total = sum(place.num_bytes(path) for path in paths)
+    # Waiting for a store needs no core.
+    threads = threads or place.reads_at_once
+    at_once = place.reads_at_once or 1
+    sizes = in_order(
+        [lambda: iter(paths)], lambda one: [place.num_bytes(one)], lambda _: 0, at_once
+    )
+    total = sum(sizes)
     made: list[str] = []
     num_records = num_bytes = 0
     for done in in_order([lambda: iter(paths)], work.build, lambda done: 0, threads):

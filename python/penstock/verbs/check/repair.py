@@ -11,15 +11,15 @@ from typing import Any
 from penstock.contract.format import Format, Options
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import LimitError, PenstockError, UnsupportedError
+from penstock.errors import ChangedError, LimitError, PenstockError, UnsupportedError, shown
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.limits import Limits, limits_from
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.storage import journal
 from penstock.storage.append_journal import resolved
-from penstock.storage.base import Sink, Storage
+from penstock.storage.base import Sink, State, Storage
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import LocalSink, refuse_device
@@ -48,7 +48,7 @@ def repair(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -102,7 +102,7 @@ def repair(
     if decode and not payloads:
         raise ValueError("decode=True reads what payloads=False would not; leave one out")
     place, index, threads = (
-        storage or storage_for(source, storage_options),
+        storage_of(source, storage, storage_options),
         index_option(index),
         checked_threads(threads),
     )
@@ -113,7 +113,7 @@ def repair(
     )
     new_place = place
     if into is not None:
-        new_place = target_storage or storage or storage_for(targets, target_storage_options)
+        new_place = storage_of(targets, target_storage or storage, target_storage_options)
     work = _Work(
         place,
         new_place,
@@ -152,7 +152,9 @@ def _targets(source: Any, paths: list[str], into: str) -> list[str]:
         )
     for path, target in zip(paths, targets, strict=True):
         if target == path or (os.path.exists(target) and os.path.samefile(path, target)):
-            raise ValueError(f"{path} would be written over itself; use in_place=True for that")
+            raise ValueError(
+                f"{shown(path)} would be written over itself; use in_place=True for that"
+            )
     return targets
 
 
@@ -244,9 +246,9 @@ class _Work:
         types = self._types_of(path, kind)
         replaces = self.overwrite or self.in_place
         if not isinstance(self.new_storage, LocalStorage):
-            self._save(
-                saving, kind, target, self.new_storage.sink(target, overwrite=replaces), types
-            )
+            before = self.storage.opened_state(path) if self.in_place else None
+            sink = self.new_storage.sink(target, overwrite=replaces)
+            self._save(saving, kind, target, sink, types, before)
             return
         with _alone_at(target) as hidden:
             if not replaces:
@@ -260,11 +262,23 @@ class _Work:
                 sink = storage.sink(hidden, overwrite=replaces, like=target)
             self._save(saving, kind, target, sink, types)
 
-    def _save(self, saving: Saving, kind: Format, target: str, sink: Sink, types: bytes) -> None:
+    def _save(
+        self,
+        saving: Saving,
+        kind: Format,
+        target: str,
+        sink: Sink,
+        types: bytes,
+        before: State | None = None,
+    ) -> None:
+        """Write a repaired file. `before` is the state of an object that it replaces."""
         begun = sink.path
         try:
             num_records, findings = saving.save(sink)
             made = self._index_of(saving, sink, types)
+            if before is not None and self.storage.state(target) != before:
+                message = "the object was changed or replaced while it was repaired"
+                raise ChangedError(message, file=shown(target))
             with self._index_ahead(made, sink, target):
                 sink.commit(target if target != begun else None)
         except BaseException as error:

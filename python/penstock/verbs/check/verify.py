@@ -22,6 +22,7 @@ from penstock.errors import (
     StaleIndexError,
     UnsupportedError,
     command,
+    shown,
 )
 from penstock.framing.damage import Bad, DamageScan, Found, FoundFrames
 from penstock.framing.format import FramedFormat
@@ -29,7 +30,7 @@ from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits, limits_from, raise_limit
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.overlay.file import has_overlays
 from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
@@ -61,7 +62,7 @@ def verify(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Report:
@@ -105,7 +106,7 @@ def verify(
         >>> report.ok, report.num_records
         (True, 3)
     """
-    place = storage or storage_for(source, storage_options)
+    place = storage_of(source, storage, storage_options)
     follows = format_options.get("follow_links") is True
     paths = expand(source, place, follow_links=follows).paths
     index = reading_index(index)
@@ -134,7 +135,7 @@ def verify(
         findings.extend(tally.findings)
         if progress is not None:
             progress(num_records, min(num_bytes, total), total)
-    return Report(num_records, tuple(findings), total, tuple(paths))
+    return Report(num_records, tuple(findings), total, tuple(map(shown, paths)))
 
 
 _Task = Callable[[], Iterable[Tally]]

@@ -46,7 +46,7 @@ def dedupe(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,

@@ -16,7 +16,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.storage.base import Storage
-from penstock.storage.objects import storage_for
+from penstock.storage.places import storage_of
 from penstock.verbs.choose._keys import (
     check_unchanged,
     checked_columns,
@@ -42,7 +42,7 @@ def split(
     seed: int = 0,
     stratify: str | None = None,
     threads: int | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> dict[str, Dataset]:
     """Divide a dataset into parts that have no record in common. No data is copied.
@@ -102,7 +102,7 @@ def write_splits(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -178,7 +178,7 @@ def write_splits(
     numbers = np.concatenate(list(found.values()))
     whole = write_chosen(source, pattern, Choice(numbers=numbers), how, pieces)
     check_unchanged(dataset)
-    cut, place = Cut(num_shards, shard_records), storage_for(pattern, target_storage_options)
+    cut, place = Cut(num_shards, shard_records), storage_of(pattern, None, target_storage_options)
     made = _by_piece(whole, pieces, cut, target_storage or place)
     return dict(zip(shares, made, strict=True))
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.contract.summary import Summary
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import FormatError, SchemaError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
+from penstock.storage.journal import Made
 from penstock.storage.store_lock import StoreLock
 from penstock.verbs.convert._reading import Reading
 from penstock.verbs.convert._run import Writing, job_of, prove_part
@@ -76,13 +77,15 @@ def _write_part(
     storage = reading.storage
     with journal.writing(part.number, overwrite=overwrite) as may_replace:
         made = writing.file(stream, part.final, overwrite=may_replace, storage=storage)
+    state = storage.state(part.final)
     if prove:
         try:
             prove_part(part, part.final, reading, writing, storage)
-        except PenstockError:
-            storage.remove(part.final)
+        except FormatError:
+            if storage.state(part.final) == state:  # else it is somebody else's
+                storage.remove(part.final)
             raise
-    journal.finish(part.number, made.num_bytes, made.notes)
+    journal.finish(part.number, Made(state, made.num_bytes, notes=made.notes))
 
 
 def run_by_bytes_in_store(

@@ -23,8 +23,9 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
 from penstock.storage.store_lock import StoreLock
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
@@ -70,7 +71,7 @@ def convert(
     threads: int | None = None,
     progress: Progress | None = None,
     write_options: Mapping[str, Any] | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -225,9 +226,9 @@ class How:
     finds_text: bool = False
     """Whether to look for columns of bytes that are text."""
     storage: Storage | None = None
-    storage_options: Mapping[str, Any] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)  # has secrets
     target_storage: Storage | None = None
-    target_storage_options: Mapping[str, Any] | None = None
+    target_storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     @property
     def source(self) -> dict[str, Any]:
@@ -248,6 +249,7 @@ def write_chosen(
         pieces: parts of the records, each of which is written to separate files; empty for one target.
     """
     to = os.fspath(target)
+    refuse_web_target(to)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),
@@ -307,8 +309,7 @@ def _run(
 
 
 def _target_storage(to: str, kind: Format, how: How) -> Storage:
-    refuse_web_target(to)
-    storage = how.target_storage or storage_for(to, how.target_storage_options)
+    storage = storage_of(to, how.target_storage, how.target_storage_options)
     if kind.info.is_folder and not storage.changes_in_place:
         storage.folder_sink(to)  # refuses
     return storage

@@ -102,8 +102,8 @@ class StoreJournal:
             self._storage.remove(entry)  # it is somebody else's
             raise
 
-    def finish(self, number: int, num_bytes: int, notes: tuple[str, ...]) -> None:
-        made = Made(self._storage.state(self._finals[number]), num_bytes, notes=notes)
+    def finish(self, number: int, made: Made) -> None:
+        """Note that a shard is finished."""
         self._storage.save(self._path(f"{number:05d}"), text_of(made))
         self.done[number] = made
 

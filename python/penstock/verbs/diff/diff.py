@@ -22,7 +22,6 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
-from penstock.storage.base import Storage
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
 from penstock.verbs.fields.keys import Matched, match
 from penstock.verbs.fields.payloads import NewColumn, Side, read_alike, same_payloads
@@ -40,7 +39,7 @@ def diff(
     by: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Diff:
     """Find the fields and records in which two datasets differ, by content. Their formats may differ.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.summary import Summary
@@ -14,8 +14,9 @@ from penstock.datasets.open import opened
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._elsewhere import rewrite_elsewhere
 from penstock.verbs.fields._job import Job
@@ -34,7 +35,8 @@ def noted(made: Summary, notes: Sequence[str]) -> Summary:
 def left_of_job(dataset: Dataset) -> Dataset | None:
     """Return the files that an unfinished job in place has not changed yet, or None if there is no such job."""
     refuse_in_place(dataset)
-    written = Journal(dataset.paths, dataset.paths, None, in_place=True).written()
+    near = dataset.files.storage
+    written = Journal(dataset.paths, dataset.paths, None, near, in_place=True).written()
     left = [path for shard, path in enumerate(dataset.paths) if shard not in written]
     return dataset.reopened(source=left, columns=None) if written and left else None
 
@@ -78,7 +80,7 @@ class How:
     threads: int | None
     progress: Progress | None
     target_storage: Storage | None
-    target_storage_options: Mapping[str, Any] | None
+    target_storage_options: Mapping[str, Any] | None = field(repr=False)  # has secrets
 
 
 def rewritten(
@@ -105,13 +107,12 @@ def rewritten(
     index, threads = index_option(how.index), checked_threads(how.threads)
     place = dataset.files.storage
     if into is not None:
-        place = how.target_storage or storage_for(targets, how.target_storage_options)
+        place = storage_of(targets, how.target_storage, how.target_storage_options)
     options = (how.overwrite, how.verify, index, threads, how.progress, place)
     job = Job(dataset, targets, edit, in_place, *options)
     if published is not None:
         job = dataclasses.replace(job, published=published)
-    is_here = dataset.files.storage.changes_in_place and place.changes_in_place
-    made = rewrite(job) if is_here else rewrite_elsewhere(job)
+    made = rewrite(job) if place.changes_in_place else rewrite_elsewhere(job)
     return made if into is None else with_note_of_order(made, os.fspath(into))
 
 

@@ -64,7 +64,8 @@ def rewrite(job: Job) -> Summary:
 
 def _rewrite_alone(job: Job) -> Summary:
     paths, facts = job.dataset.paths, job.edit.facts()
-    journal = Journal(paths, job.targets, facts, in_place=job.in_place)
+    near = job.dataset.files.storage
+    journal = Journal(paths, job.targets, facts, near, in_place=job.in_place)
     journal.load()
     try:
         work = _Here(job, journal)
@@ -168,6 +169,7 @@ class Work:
         """Write TFRecord shards. Several are read in parallel, and one is written at a time."""
         if not parts:
             return
+        job = self._job
         plan = Splicing(old, self._job.edit)
         streams = [partial(plan.tasks, part) for part in parts]
         output: Output | None = None
@@ -175,7 +177,7 @@ class Work:
             results = in_order(streams, plan.run, held_bytes, self._threads, _AHEAD_BYTES)
             for part, framed in results:
                 if output is None:
-                    output = self._output(part.shard)
+                    output = self.output(part.shard, overwrite=job.in_place or job.overwrite)
                 if framed is not None:
                     output.add(framed)
                     self._tell(output.num_records)
@@ -188,7 +190,8 @@ class Work:
                 output.abort()
             raise
 
-    def _output(self, shard: int) -> Output:
+    def output(self, shard: int, *, overwrite: bool) -> Output:
+        """Begin to write a spliced shard."""
         job = self._job
         return Output(
             formats.by_name(job.dataset.files.format_name(shard)),
@@ -196,7 +199,7 @@ class Work:
             job.targets[shard],
             job.dataset.files.storage,
             self.storage_for(shard),
-            overwrite=job.in_place or job.overwrite,
+            overwrite=overwrite,
             threads=job.threads,
         )
 

@@ -152,7 +152,7 @@ class Output:
         compression = kind.shard(source, Options(index="never")).stream.container
         source.close()
         threads = checked_threads(threads)
-        self._sink = storage.sink(target, overwrite=overwrite)
+        self._sink = storage.stream(target, overwrite=overwrite)
         self.num_records = 0
         try:
             self._writer = kind.create_copy(self._sink, compression, threads)

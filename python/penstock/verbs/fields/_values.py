@@ -16,7 +16,7 @@ from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
 from penstock.errors import FormatError
 from penstock.storage.base import Storage
-from penstock.storage.objects import storage_for
+from penstock.storage.places import storage_of
 from penstock.storage.pyarrow_files import Bytes
 from penstock.storage.urls import is_url
 from penstock.verbs.write.incoming import batches_of
@@ -101,7 +101,7 @@ def table_of(fields: Any, old: pa.Schema, near: Storage) -> pa.Table:
         path = os.fspath(fields)
         mark = _MARKS.get(os.path.splitext(path)[1].lower())
         is_near = is_url(path) and not near.changes_in_place
-        place = near if is_near else storage_for(path)
+        place = near if is_near else storage_of(path)
         if mark is None:
             fields = open_dataset(path, storage=place if is_near else None)
         else:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
-from penstock.errors import ChangedError, SchemaError
+from penstock.errors import ChangedError, SchemaError, shown
 from penstock.limits import limits_from
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.overlay.file import (
     Overlay,
     OverlayWriter,
@@ -53,7 +53,7 @@ class OverlayInfo:
 def overlays(
     source: Any,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[OverlayInfo]:
     """Return the overlays of some files, in the order in which they were made.
@@ -76,7 +76,6 @@ def overlays(
     """
     paths, place = _shards(source, storage, storage_options)
     limits = limits_from(None)
-    place.look_beside(paths)
     place.look_beside(paths)
     found: dict[str, list[tuple[str, Overlay]]] = {}
     for path in paths:
@@ -104,7 +103,7 @@ def remove_overlay(
     source: Any,
     name: str,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """Remove an overlay from all shards that have it. The shards are not changed.
@@ -132,14 +131,13 @@ def remove_overlay(
     """
     paths, place = _shards(source, storage, storage_options)
     place.look_beside(paths)
-    place.look_beside(paths)
     kept_at = [path_of(path, name) for path in paths]
     there = {path for shard in paths for path in paths_of(shard, place)}
     removed = [path for path in kept_at if path in there]
     if not removed:
         # List the names without opening the overlays, since an overlay may be damaged.
         listed = sorted(set(map(name_in, there)))
-        first = paths[0] if len(paths) == 1 else f"none of {len(paths)} files"
+        first = shown(paths[0]) if len(paths) == 1 else f"none of {len(paths)} files"
         raise ValueError(
             f"{first} has {'no' if len(paths) == 1 else 'an'} overlay {name!r}; there are: "
             f"{', '.join(listed) or 'none'}"
@@ -156,7 +154,7 @@ def _shards(
     if isinstance(source, Dataset):
         source = opened(source, storage, storage_options).whole("changing overlays")
         return list(source.paths), source.files.storage
-    place = storage or storage_for(source, storage_options)
+    place = storage_of(source, storage, storage_options)
     return list(expand(source, place).paths), place
 
 
@@ -195,8 +193,7 @@ def write_overlay(
         SchemaError: the values do not fit the schema, or their number is not the number of records.
     """
     storage = dataset.files.storage
-    for path in dataset.paths[:1]:
-        refuse_web_target(path)
+    refuse_web_target(dataset.paths[0])
     _refuse_repeated(schema.names, changes, tuple(dataset.paths))
     known = [find(path, storage, dataset.options.limits) for path in dataset.paths]
     sequence = _sequence(known, name, overwrite)

@@ -18,9 +18,12 @@ from penstock.errors import ChangedError, PenstockError, UnsupportedError
 from penstock.framing.index import ahead
 from penstock.framing.index.sidecar import Index, path_for
 from penstock.storage import journal
+from penstock.storage.base import State, Storage
+from penstock.storage.folder import state_of
 from penstock.storage.hidden import TEMPORARY_SUFFIX
-from penstock.storage.journal import Entries, Made, State
+from penstock.storage.journal import Entries, Made
 from penstock.storage.local import LocalStorage
+from penstock.storage.urls import real_path
 
 PREFIX = ".penstock-fields-"
 _LOCK = ".penstock-fields.lock"
@@ -38,10 +41,17 @@ class Journal(journal.Journal):
     """The shards of one job. Only one thread of one process may use it at a time."""
 
     def __init__(
-        self, sources: Sequence[str], targets: Sequence[str], job: Any, *, in_place: bool
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        job: Any,
+        near: Storage | None = None,
+        *,
+        in_place: bool,
     ) -> None:
+        """`near` is where the sources are; None for this machine, where the targets are."""
         files = [os.path.realpath(target) for target in targets]
-        paths = [os.path.realpath(source) for source in sources]
+        paths = [real_path(source) for source in sources]
         name = f"{PREFIX}{journal.token_of(chr(0).join(files))}.json"
         super().__init__(
             os.path.join(os.path.dirname(targets[0]) or ".", name),
@@ -51,7 +61,8 @@ class Journal(journal.Journal):
         self._sources, self._targets = list(sources), list(targets)
         self._in_place = in_place
         self._files = files
-        self.before = [journal.state_of(source) for source in sources]
+        self._near = near or LocalStorage()
+        self.before = [self._near.opened_state(source) for source in sources]
 
     def part(self, shard: int) -> str:
         folder, name = os.path.split(self._targets[shard])
@@ -157,12 +168,12 @@ class Journal(journal.Journal):
 
     def check(self, shard: int) -> None:
         """Raise ChangedError if a source file has changed since the job began."""
-        if journal.state_of(self._sources[shard]) != self.before[shard]:
+        if self._near.state(self._sources[shard]) != self.before[shard]:
             message = "the file changed while its fields were being changed"
             raise ChangedError(message, file=self._sources[shard])
 
     def begin(self, shard: int, temporary: str, facts: dict[str, Any]) -> None:
-        self._begun = shard, Made(journal.state_of(temporary), **facts)
+        self._begun = shard, Made(state_of(temporary), **facts)
         self._save()
 
     def finish(self, shard: int) -> None:
@@ -201,7 +212,7 @@ def _is_made(path: str, made: Made) -> bool:
     """Whether the job has made this file, or the file has the same contents."""
     if made.is_at(path):
         return True
-    state = journal.state_of(path)
+    state = state_of(path)
     if state is None or state[1] != made.num_bytes:
         return False
     if made.contents.startswith("bytes"):

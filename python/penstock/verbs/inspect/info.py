@@ -19,7 +19,6 @@ from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.printing import tables
 from penstock.printing.printed import Printed
-from penstock.storage.base import Storage
 from penstock.storage.skipped import SkippedFile
 from penstock.verbs.inspect.tally import Range, Spread
 
@@ -103,7 +102,7 @@ class Info(Printed):
 def info(
     source: Any,
     *,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Info:
     """List the files of a dataset, with their sizes, records and fields.

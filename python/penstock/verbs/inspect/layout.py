@@ -13,7 +13,7 @@ from penstock.contract.format import Options
 from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order, padding
 from penstock.errors import PenstockError, RecordIndexError
 from penstock.limits import Limits, checked_count, limits_from
-from penstock.manifests.names import expand, storage_for
+from penstock.manifests.names import expand, storage_of
 from penstock.storage.base import Source, Storage
 
 _MOST_NAME = 40
@@ -90,7 +90,7 @@ def layout(
     record: int = 0,
     format: str | None = None,
     limits: Limits | dict[str, int] | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
 ) -> Layout:
@@ -127,7 +127,7 @@ def layout(
         True
     """
     record = checked_count("record", record, 0)
-    store = storage or storage_for(source, storage_options)
+    store = storage_of(source, storage, storage_options)
     path = _one_path(source, store)
     options = Options(
         limits=limits_from(limits),

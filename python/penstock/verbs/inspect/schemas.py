@@ -22,7 +22,6 @@ from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 from penstock.printing import tables
 from penstock.printing.printed import Printed
-from penstock.storage.base import Storage
 
 MOST_FILES = 101
 """The most files to read by default."""
@@ -136,7 +135,7 @@ def schemas(
     columns: Sequence[str] | None = None,
     everything: bool = False,
     threads: int | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Schemas:
     """List the fields of each file of a dataset, and the files that lack a field. The types come from the files, not

@@ -23,7 +23,6 @@ from penstock.datasets.open import opened
 from penstock.engine.pipeline import in_order
 from penstock.printing import tables
 from penstock.printing.printed import Printed
-from penstock.storage.base import Storage
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
 from penstock.verbs.progress import Progress, meter_of
@@ -103,7 +102,7 @@ def stats(
     where: Where | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Stats:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.manifests.manifest import Manifest
 from penstock.manifests.table import GROUP_SHARDS, SCHEMA, TYPES, Footer, digest_of_place
@@ -45,7 +44,7 @@ class TableWriter:
             write_page_checksum=True,
             store_schema=False,
         )
-        self._waiting: list[Row] = []
+        self._waiting: list[dict[str, Any]] = []
         self._groups: list[int] = []
         self._facts = hashlib.blake2b(digest_size=16)
         self._has_objects = False
@@ -54,17 +53,40 @@ class TableWriter:
         self.num_shards = 0
 
     def add(self, row: Row) -> None:
-        self._waiting.append(row)
+        state = row.state
+        self._waiting.append(
+            {
+                "path": row.path,
+                "format": row.format,
+                "bytes": state.size,
+                "records": row.records,
+                "first_record": self.num_records,
+                "etag": state.etag,
+                "version": state.version,
+                "modified_ns": state.modified_ns,
+                "checksum": row.checksum,
+                "index": row.sidecar,
+            }
+        )
         self.num_shards += 1
-        self.num_bytes += row.state.size
+        self.num_records += row.records
+        self.num_bytes += state.size
         self._has_objects |= is_url(row.path)
         name = row.path.replace("\\", "/").rsplit("/", 1)[-1]
-        facts = f"{name}\0{row.state.size}\0{row.records}\0".encode("utf-8", "replace")
+        facts = f"{name}\0{state.size}\0{row.records}\0".encode("utf-8", "replace")
         self._facts.update(facts + row.checksum.to_bytes(4, "little"))
         if len(self._waiting) == GROUP_SHARDS:
             self._flush()
 
-    def finish(self, path: str, schema: pa.Schema, types: str, *, has_overlays: bool) -> None:
+    def finish(
+        self,
+        path: str,
+        schema: pa.Schema,
+        types: str,
+        *,
+        has_overlays: bool,
+        hive: bool | str = False,
+    ) -> None:
         """Write the footer, and give the file its name."""
         if self._waiting:
             self._flush()
@@ -74,6 +96,7 @@ class TableWriter:
             types if types in TYPES else TYPES[0],
             schema,
             self._has_objects,
+            hive,
             has_overlays,
             digest_of_place(path),
             "" if has_overlays else self._facts.hexdigest(),
@@ -88,29 +111,11 @@ class TableWriter:
         self._sink.abort()
 
     def _flush(self) -> None:
-        rows, self._waiting = self._waiting, []
-        firsts, first = list[int](), self.num_records
-        for row in rows:
-            firsts.append(first)
-            first += row.records
-        states = [row.state for row in rows]
-        columns: dict[str, Sequence[Any]] = {
-            "path": [row.path for row in rows],
-            "format": [row.format for row in rows],
-            "bytes": [state.size for state in states],
-            "records": [row.records for row in rows],
-            "first_record": firsts,
-            "etag": [state.etag for state in states],
-            "version": [state.version for state in states],
-            "modified_ns": [state.modified_ns for state in states],
-            "checksum": [row.checksum for row in rows],
-            "index": [row.sidecar for row in rows],
-        }
-        arrays = [pa.array(columns[field.name], field.type) for field in SCHEMA]
-        table = pa.Table.from_arrays(arrays, schema=SCHEMA)
+        """Write a row group."""
+        table = pa.Table.from_pylist(self._waiting, SCHEMA)
+        self._waiting = []
         self._writer.write_table(table, row_group_size=GROUP_SHARDS)
-        self._groups.append(first - self.num_records)
-        self.num_records = first
+        self._groups.append(self.num_records - sum(self._groups))
 
 
 class OldRows:
@@ -127,6 +132,8 @@ class OldRows:
         if self._table is None:
             yield from (None for _ in names)
             return
+        import pyarrow.compute as pc  # slow to import
+
         places: Any = pc.index_in(pa.array(names, pa.string()), value_set=self._paths)
         rows = self._table.take(places.drop_null()).to_pylist()
         found = iter(rows)

@@ -10,7 +10,8 @@ from typing import Any
 from penstock.contract.summary import Summary
 from penstock.errors import shown
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
+from penstock.storage.places import storage_of
 from penstock.verbs.manifest.manifest import manifest
 
 
@@ -42,7 +43,7 @@ class Last:
         if self._path is None:
             return
         refuse_web_target(self._path)
-        self._storage = storage or storage_for([target, self._path], options)
+        self._storage = storage_of([target, self._path], storage, options)
         if not overwrite and self._storage.exists(self._path):
             message = "the manifest exists; pass overwrite=True to replace it"
             raise FileExistsError(errno.EEXIST, message, shown(self._path))
@@ -50,6 +51,11 @@ class Last:
     def of(self, made: Summary) -> Summary:
         """Write the manifest of these files, and return their summary."""
         if self._path is not None:
-            there = {"storage": self._storage, "target_storage": self._storage}
-            manifest(list(made.paths), self._path, overwrite=self._overwrite, **there)
+            manifest(
+                list(made.paths),
+                self._path,
+                overwrite=self._overwrite,
+                storage=self._storage,
+                target_storage=self._storage,
+            )
         return made

@@ -19,9 +19,9 @@ from penstock.errors import UnsupportedError, shown
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.manifests.manifest import Manifest
-from penstock.manifests.names import manifest_at, storage_for
+from penstock.manifests.names import manifest_at, storage_of
 from penstock.manifests.table import GROUP_SHARDS, stored_name
-from penstock.storage import objects
+from penstock.storage import objects, places
 from penstock.storage.base import Storage
 from penstock.verbs.manifest._table import OldRows, Row, TableWriter
 from penstock.verbs.progress import Progress
@@ -34,7 +34,7 @@ def manifest(
     overwrite: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
     target_storage_options: Mapping[str, Any] | None = None,
@@ -77,10 +77,10 @@ def manifest(
     """
     target = os.fspath(path)
     objects.refuse_web_target(target)
-    there = target_storage or objects.storage_for(target, target_storage_options)
+    there = places.storage_of(target, target_storage, target_storage_options)
     old = None if overwrite else _old(target, there)
-    dataset = _opened(source, old, threads, storage, storage_options)
-    files = dataset.files
+    named = _opened(source, old, threads, storage, storage_options)
+    files, hive = named.whole("manifest").files, named.files.hive
     work = _Work(files, target, OldRows(old))
     made = TableWriter(there.sink(target, overwrite=overwrite or old is not None))
     try:
@@ -89,7 +89,10 @@ def manifest(
             if progress is not None:
                 total = made.num_bytes * len(files.paths) // made.num_shards
                 progress(made.num_records, made.num_bytes, total)
-        made.finish(target, files.schema, files.types, has_overlays=files.overlays is not None)
+        if isinstance(hive, str):
+            hive = stored_name(f"{hive}_", target)[:-1]
+        has_overlays = files.overlays is not None
+        made.finish(target, files.schema, files.types, has_overlays=has_overlays, hive=hive)
     except BaseException:
         made.abort()
         raise
@@ -101,7 +104,7 @@ def verify_manifest(
     path: str | os.PathLike[str],
     *,
     threads: int | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Report:
     """Compare a manifest with its shards: none is missing, changed or listed twice. No data is read; `verify` reads all
@@ -127,7 +130,7 @@ def verify_manifest(
         True
     """
     name = os.fspath(path)
-    place = storage or storage_for(name, storage_options)
+    place = storage_of(name, storage, storage_options)
     listed = Manifest(name, place)
     findings: list[Finding] = []
     num_records = num_bytes = 0
@@ -136,6 +139,7 @@ def verify_manifest(
         shards = range(batch.num_rows)
         paths = batch.column("path").to_pylist()
         first = listed.first_shard(number)
+        place.will_ask_states(paths)
 
         def fault(shard: int, first: int = first, paths: list[str] = paths) -> Iterator[Any]:
             yield _fault(listed, first + shard, paths[shard])
@@ -193,15 +197,16 @@ def _opened(
     """The dataset to list. If the source is the old manifest, it is opened by the names of the shards that are still
     there, because those that changed could not be opened through it."""
     if isinstance(source, Dataset):
-        dataset = source.whole("manifest")
-        if dataset.options.raw or dataset.columns is not None:
+        if source.options.raw or source.columns is not None:
             raise UnsupportedError(
                 "a manifest lists whole shards, and this dataset has only some of their columns",
                 hint="open the data without columns= and raw=True",
             )
-        return dataset
+        return source
     if old is not None and _is_name(source) and os.fspath(source) == old.path:
-        place = storage or storage_for(source, options)
+        place = storage_of(source, storage, options)
+        for batch in old.groups():
+            place.will_ask_states(batch.column("path").to_pylist())
         there = in_order([lambda: iter(old.paths)], partial(_there, place), _none, threads)
         source = [path for path in there if path is not None]
         if not source:

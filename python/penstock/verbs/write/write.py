@@ -29,8 +29,9 @@ from penstock.limits import checked_count
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import private_beside
-from penstock.storage.objects import refuse_web_target, storage_for
+from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
+from penstock.storage.places import storage_of
 from penstock.verbs.manifest.last import Last
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.names import Names
@@ -61,7 +62,7 @@ def write(
     manifest: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
-    storage: Storage | None = None,
+    storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Unpack[WriteOptions],
 ) -> Summary:
@@ -118,7 +119,7 @@ def write(
     given = dict(format_options)
     kind, options = format_and_options(target, format, compression, given, exact=exact)
     last = Last(manifest, target, storage, storage_options, overwrite=overwrite)
-    storage = storage or storage_for(target, storage_options)
+    storage = storage_of(target, storage, storage_options)
     target = target.rstrip("/") if kind.info.is_folder else target
     threads = checked_threads(threads)
     is_sharded = (num_shards, shard_records, shard_bytes) != (None, None, None)

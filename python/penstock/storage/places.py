@@ -1,0 +1,83 @@
+"""Where the files of a call are: what `storage=`, `storage_options=` and their names say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.storage._foreign import ForeignStorage
+from penstock.storage.base import Storage
+from penstock.storage.cache import Cache
+from penstock.storage.local import LocalStorage
+from penstock.storage.objects import storage_for, texts
+
+
+def storage_of(
+    source: Any,
+    storage: Any = None,
+    options: Mapping[str, Any] | None = None,
+    cache: Cache | None = None,
+) -> Storage:
+    """The storage of a source as a user names it.
+
+    Args:
+        source: a path, or a list of paths.
+        storage: a `Storage`, a file system of fsspec or pyarrow, or a store of obstore. None: what the names say.
+        options: options of the client for names such as s3://bucket/key.
+        cache: keeps what was read from such names.
+
+    Raises:
+        TypeError: it is no storage.
+        ValueError: there are options for a storage that already has its own.
+    """
+    if storage is None and any(name.startswith("hf://") for name in texts(source)):
+        return _of_hub(source, options, cache)
+    if storage is None:
+        return storage_for(source, options, cache)
+    if options:
+        raise ValueError(
+            "storage_options= are for names such as s3://bucket/key; pass storage= or storage_options=, not both"
+        )
+    return adapted(storage)
+
+
+def _of_hub(source: Any, options: Mapping[str, Any] | None, cache: Cache | None) -> Storage:
+    from penstock.storage._hub import SCHEME, HubDriver
+
+    if not all(name.startswith(SCHEME) for name in texts(source)):
+        raise ValueError("hf:// names and other names cannot be opened together")
+    return ForeignStorage(HubDriver(options), cache)
+
+
+def adapted(storage: Any) -> Storage:
+    """penstock's storage for that of another library. Each is told by what it can do, so none is imported."""
+    if isinstance(storage, Storage):
+        return storage
+    if hasattr(storage, "cat_file") and hasattr(storage, "_strip_protocol"):
+        return _of_fsspec(storage)
+    if hasattr(storage, "open_input_file") and hasattr(storage, "get_file_info"):
+        if storage.type_name == "local":
+            return LocalStorage()
+        if hasattr(storage, "handler"):  # fsspec's, wrapped by pyarrow
+            return adapted(getattr(storage.handler, "fs", None))
+        from penstock.storage._pyarrow_systems import PyarrowDriver
+
+        return ForeignStorage(PyarrowDriver(storage))
+    if hasattr(storage, "get_ranges") and hasattr(storage, "list_with_delimiter"):
+        from penstock.storage._obstore import of_obstore
+
+        return of_obstore(storage)
+    kind = type(storage)
+    raise TypeError(
+        "storage= takes a penstock.storage.Storage, a file system of fsspec or pyarrow, or a store of obstore, "
+        f"not {kind.__module__}.{kind.__qualname__}"
+    )
+
+
+def _of_fsspec(system: Any) -> Storage:
+    from penstock.storage._fsspec import FsspecDriver
+
+    protocols = system.protocol
+    if "file" in ((protocols,) if isinstance(protocols, str) else protocols):
+        return LocalStorage()
+    return ForeignStorage(FsspecDriver(system))
