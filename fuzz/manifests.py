@@ -38,7 +38,9 @@ def manifests() -> list[bytes]:
 
 def _honest() -> tuple[dict[str, Any], list[dict[str, Any]]]:
     schema = pa.schema([pa.field("record", pa.binary(), False)])
-    footer = Footer((SHARDS * EACH,), SHARDS * len(_SHARD), "stored", schema, False, False, "", "")
+    footer = Footer(
+        (SHARDS * EACH,), SHARDS * len(_SHARD), "stored", schema, False, False, False, "", ""
+    )
     facts = json.loads(footer.to_json())
     rows = [
         {

@@ -27,8 +27,7 @@ def load_modules(where: Where) -> None:
 
 def requests(dataset: Any) -> dict[str, Any]:
     """The requests that a dataset has made."""
-    stores = dataset.files.storage._stores.values()
-    return {"requests": sum(store.stats()["requests"] for store in stores)}
+    return {"requests": dataset.files.storage.traffic().num_requests}
 
 
 def prepared(job: Callable[[Where], Timed]) -> Callable[[Where], Timed]:

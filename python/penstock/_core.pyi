@@ -112,6 +112,7 @@ __all__ = [
     "tar_fields",
     "unpack_chunks",
     "walk",
+    "while_waiting",
 ]
 
 class _Arrow(Protocol):
@@ -1103,6 +1104,10 @@ class ObjectState:
 # `RemoteStore.list` hides the type of this name.
 _Objects: TypeAlias = list[tuple[str, ObjectState]]
 _Names: TypeAlias = list[str]
+
+def while_waiting(check: Callable[[], None]) -> None:
+    """Let each thread that waits for a store call this, many times a second. What it raises ends the wait. Only the
+    first call counts."""
 
 @final
 class Fetch:

@@ -151,7 +151,20 @@ def some_columns() -> Case:
     return Case(lambda: ps.manifest(ps.open(source, columns=["id"]), "y.manifest"), advised)
 
 
+def a_split() -> Case:
+    for name in ("train", "test"):
+        ps.write({"id": [1, 2, 3]}, f"x-{name}.tfrecord", num_shards=2)
+    ps.manifest(".", NAME)
+
+    def advised() -> None:
+        ps.manifest(ps.open(".", split="train"), "train.manifest")
+        assert rows("train.manifest") == RECORDS
+
+    return Case(lambda: ps.open(NAME, split="train"), advised)
+
+
 CASES: Cases = {
+    "'a manifest of each split: penstock.manifest(penstock.open(..., split=...), path)'": a_split,
     "'a newer penstock, or make it again'": another_version,
     "'make it again: penstock manifest SOURCE -o MANIFEST'": impossible_claims,
     "'copy the manifest to this machine, and open it there, if you trust it'": another_store,

@@ -15,6 +15,7 @@ from held import WRITABLE
 
 import penstock as ps
 from penstock.contract.format import Format
+from places import Place
 
 LABEL = pa.dictionary(pa.int32(), pa.string())
 NUMBERED = {"beton", "recordio"}
@@ -42,7 +43,7 @@ def batches_of(names: list[str], images: Any) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch(columns)
 
 
-def written(fmt: Format, folder: Path) -> tuple[ps.Dataset, list[str]]:
+def written(fmt: Format, folder: Place) -> tuple[ps.Dataset, list[str]]:
     """A dataset of two shards with class labels, and the name of each record."""
     name = fmt.info.name
     halves = [names_of(NUM_RECORDS), names_of(NUM_RECORDS)[10:]]
@@ -72,8 +73,8 @@ def labelled(fmt: Format) -> bool:
 
 
 @pytest.mark.parametrize("fmt", [f for f in WRITABLE if labelled(f)], ids=lambda f: f.info.name)
-def test_one_name_has_one_number(fmt: Format, tmp_path: Path) -> None:
-    ds, names = written(fmt, tmp_path)
+def test_one_name_has_one_number(fmt: Format, place: Place, tmp_path: Path) -> None:
+    ds, names = written(fmt, place)
     draw = random.Random(7)
     numbers: dict[str, int] | None = None
     for cache in (None, "memory", str(tmp_path / "copies")):

@@ -17,6 +17,7 @@ from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Format
 from penstock.formats import FORMATS
 from penstock.payloads.images import encode_images
+from places import Place
 
 NUM_RECORDS = 40
 WRITABLE = [fmt for fmt in FORMATS if fmt.info.can_write]
@@ -176,14 +177,14 @@ def read_back(path: str, fmt: Format, key: str) -> Any:
 @per_format
 @pytest.mark.parametrize("seed", range(3))
 def test_what_reads_back_differently_is_noted_or_refused(
-    fmt: Format, tmp_path: Path, seed: int
+    fmt: Format, place: Place, seed: int
 ) -> None:
     held = 0
     for number, (name, column) in enumerate(columns(seed).items()):
         made = table_of(fmt, name, column)
         assert made is not None
         table, key = made
-        path = str(tmp_path / f"{number}") + fmt.info.extensions[0]
+        path = str(place / f"{number}") + fmt.info.extensions[0]
         how: dict[str, Any] = {"format": fmt.info.name, "index": False}
         if fmt.info.name == "beton" and seed == 1:
             how["image_mode"] = "raw"

@@ -13,6 +13,8 @@ import pytest
 
 import penstock as ps
 from damaging import tell_the_old_state
+from places import Place, at
+from reading import sidecar_of
 
 SEED = int(os.environ.get("PENSTOCK_SEED", "5"))
 FLIPS = int(os.environ.get("PENSTOCK_FLIPS", "150"))
@@ -31,7 +33,7 @@ def columns(name: str, count: int, label: int | None = None) -> dict[str, Any]:
     return {"label": labels, "text": texts}
 
 
-def contents(path: Path, **options: Any) -> list[Any]:
+def contents(path: Place, **options: Any) -> list[Any]:
     return [r for batch in ps.open(path, **options).scan() for r in batch.to_pylist()]
 
 
@@ -105,13 +107,39 @@ def test_a_rewritten_file_is_read_with_its_new_contents(
 
 
 @per_name
-def test_a_copy_keeps_its_index(name: str, tmp_path: Path) -> None:
-    import shutil
+def test_a_copy_keeps_its_index(name: str, place: Place) -> None:
+    if isinstance(place, Path):
+        (place / "old").mkdir()
+        (place / "new").mkdir()
+    old, path = place / "old" / name, place / "new" / name
+    ps.write(columns(name, 100), old)
+    index = at(sidecar_of(path))
+    path.write_bytes(old.read_bytes())
+    index.write_bytes(at(sidecar_of(old)).read_bytes())
+    assert contents(path) == contents(old)
+    assert ps.open(path).take([57]).to_pylist() == contents(path)[57:58]
+    assert index.exists()
 
-    (tmp_path / "old").mkdir()
-    ps.write(columns(name, 100), tmp_path / "old" / name)
-    shutil.copytree(tmp_path / "old", tmp_path / "new")
-    path = tmp_path / "new" / name
-    before = kept(path)
-    assert contents(path) == contents(tmp_path / "old" / name)
-    assert list(kept(path)) == list(before)
+
+@per_name
+@pytest.mark.parametrize("made_by", ["writer", "reader", "verb"])
+def test_an_object_that_was_replaced_is_read_with_its_new_contents(
+    name: str, made_by: str, objects: Place
+) -> None:
+    """Whatever made the index beside it, and whether its records moved or not."""
+    path, other = objects / name, objects / f"other-{name}"
+    for count in (100, 90):
+        ps.write(columns(name, count, 3), other, index=False, overwrite=True)
+        ps.write(columns(name, 100), path, index=made_by == "writer", overwrite=True)
+        if made_by == "reader":
+            assert len(ps.open(path, index="beside")) == 100
+        elif made_by == "verb":
+            ps.index(path)
+        path.write_bytes(other.read_bytes())
+        wanted = contents(path, index="never")
+        assert len(wanted) == count
+        for _ in range(2):
+            assert ps.verify(path).ok
+            assert contents(path) == wanted
+            assert ps.open(path).take([57]).to_pylist() == wanted[57:58]
+            assert len(ps.open(path)) == count

@@ -342,6 +342,7 @@ def million(path: Path) -> None:
         pa.schema([("id", pa.int64())]),
         True,
         False,
+        False,
         "",
         "00",
     )
@@ -450,3 +451,31 @@ def test_blocks_are_parts_of_shards(tmp_path: Path) -> None:
     assert len(parts) == 1 + 7
     assert sum(parts) == 1007
     assert max(parts[1:]) - min(parts[1:]) <= 1
+
+
+@pytest.mark.parametrize("place", ["data/x.manifest", "x.manifest", "data/year=2024/x.manifest"])
+def test_the_names_of_folders_are_columns_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for year in (2023, 2024):
+        Path(f"data/year={year}").mkdir(parents=True)
+        ps.write({"id": [year]}, f"data/year={year}/a.parquet")
+    plain = ps.open("data")
+    ps.manifest("data", place)
+    listed = ps.open(place)
+    assert listed.schema == plain.schema
+    assert listed.to_table() == plain.to_table()
+    assert listed.fingerprint == plain.fingerprint
+    assert ps.open(place, hive=False).schema.names == ["id"]
+    ps.manifest(plain, "again.manifest")
+    assert ps.open("again.manifest").to_table() == plain.to_table()
+
+
+def test_a_split_of_a_manifest_is_refused(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        ps.write({"id": [1, 2]}, tmp_path / f"x-{split}.tfrecord", num_shards=2)
+    ps.manifest(ps.open(tmp_path, split="train"), tmp_path / "train.manifest")
+    assert len(ps.open(tmp_path / "train.manifest")) == 2
+    with pytest.raises(ps.UnsupportedError, match="split= chooses files by their names"):
+        ps.open(tmp_path / "train.manifest", split="train")

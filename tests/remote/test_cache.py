@@ -106,7 +106,7 @@ def test_the_second_epoch_makes_no_request(
     other = ps.Loader(ds, batch_size=8, order=ps.Shuffled(seed=2))
     assert sorted(epoch(other)) == NUMBERS  # another order of an open dataset
     assert proxy.count() == 0
-    assert ds.files.storage.cached.counts.hits > 0
+    assert ds.files.storage.traffic().num_cache_hits > 0
 
 
 def test_an_epoch_in_order_requests_each_byte_once(
@@ -214,6 +214,26 @@ def test_a_forked_child_reads_and_fills_the_cache(
     proxy.forget()
     assert sorted(ds.take(NUMBERS)["id"].to_pylist()) == NUMBERS
     assert proxy.count() == 0
+
+
+def test_the_ranks_of_a_machine_request_each_block_once(
+    place: str, options: dict[str, str], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    source = f"{place}/x@3.tfrecord"
+    ds = ps.open(source, storage_options=options, cache=tmp_path / "c")
+    assert len(ds) == len(NUMBERS)
+
+    def work(rank: int) -> bool:
+        loader = ps.Loader(ds, batch_size=5, rank=rank, world_size=4)
+        found = epoch(loader)
+        filled(ds)
+        return len(found) == len(NUMBERS) / 4
+
+    proxy.forget()
+    children = [in_child(lambda rank=rank: work(rank)) for rank in range(4)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    # What the ranks needed at once, and each block once: not once for each rank.
+    assert proxy.sent(key="-of-00003.tfrecord") <= 2.1 * sum(shard.num_bytes for shard in ds.shards)
 
 
 def test_a_new_open_never_has_the_bytes_of_a_replaced_object(

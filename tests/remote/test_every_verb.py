@@ -15,6 +15,7 @@ import pytest
 import penstock as ps
 from cli.running import run
 from penstock.cli.program import program
+from remote.servers.nginx import Nginx
 from remote.servers.seaweed import KEY_ID, SECRET, Seaweed
 
 COUNT = 120
@@ -234,3 +235,40 @@ def test_a_damaged_object_is_replaced_by_a_repaired_one_unless_it_changed(
     seaweed.client.put(shard, bytes(bad))
     assert not ps.repair(url, in_place=True, **options).ok
     assert ps.verify(url, **options).num_records == COUNT - 1
+
+
+def test_a_signed_address_is_shown_by_no_verb(nginx: Nginx, tmp_path: Path) -> None:
+    ps.write({"id": [1, 2, 3]}, nginx.files / "signed.tfrecord", index=False)
+    url = f"{nginx.endpoint}/strong/signed.tfrecord?X-Amz-Signature=abcdef"
+    into = str(tmp_path / "x.tfrecord")
+    made = [
+        ps.add_fields(url, {"a": 1}, into=into),
+        ps.overlays(url),
+        ps.index(url),
+        ps.info(url),
+        ps.repair(url, into=str(tmp_path / "y.tfrecord")),
+    ]
+    assert "abcdef" not in f"{made} {made[3]}"
+    for refused in (
+        lambda: ps.add_fields(url, {"a": 1}),
+        lambda: ps.remove_overlay(url, "a"),
+        lambda: ps.drop_fields(url, "no", into=into),
+        lambda: ps.drop_fields(url, "id", in_place=True),
+        lambda: ps.bake_fields(url, into=into),
+        lambda: ps.add_fields(url, {"id": 1}, into=into),
+        lambda: ps.append({"id": [4]}, url),
+        lambda: ps.sort(url, "no", into=into),
+        lambda: ps.repair(url, into=url),
+        lambda: ps.dedupe(url, into=url),
+    ):
+        with pytest.raises((ps.PenstockError, ValueError)) as raised:
+            refused()
+        assert "abcdef" not in f"{raised.value} {raised.value!r} {raised.value.__cause__!r}"
+    assert not [path for path in tmp_path.rglob("*") if b"abcdef" in path.read_bytes()]
+
+
+def test_a_bucket_that_is_not_there_is_an_error_about_the_object(seaweed: Seaweed) -> None:
+    for verb in (ps.open, ps.info, ps.stats):
+        with pytest.raises(FileNotFoundError) as raised:
+            verb("s3://no-such-bucket/x.tfrecord", storage_options=seaweed.options())
+        assert raised.value.filename == "s3://no-such-bucket/x.tfrecord"

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,8 @@ def test_the_overlay_of_an_object_that_was_replaced_is_refused(
         ps.open(url, **options).to_table()
     assert raised.value.file == f"s3://{shard}"
     assert "fields remove" in (raised.value.hint or "")
+    report = ps.verify(url, **options)
+    assert [(one.kind, one.file) for one in report.findings] == [("stale_overlay", f"s3://{shard}")]
     assert len(ps.open(url, overlays=False, **options).to_table()) == COUNT
     ps.remove_overlay(url, "score", **options)
     assert ps.open(url, **options).schema.names == ["id", "text"]
@@ -199,7 +202,10 @@ def test_new_objects_replace_others_only_if_asked(
     ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/a/", overwrite=True, **both)
     assert set(ps.open(f"s3://{prefix}/a/", **options).to_table()["score"].to_pylist()) == {2}
     with pytest.raises(ValueError, match="over itself"):
-        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", overwrite=True, **both)
+        ps.add_fields(url, {"score": 2}, into=f"s3://{prefix}/", **both)
+    with pytest.raises(ps.SchemaError):
+        ps.add_fields(url, {"id": 2}, into=f"s3://{prefix}/b/", **both)
+    assert not [key for key in keys(seaweed, prefix) if "/.penstock-" in f"/{key}"]
 
 
 def test_objects_are_not_changed_in_place(url: str, options: dict[str, Any]) -> None:
@@ -340,3 +346,32 @@ def test_two_jobs_do_not_write_the_same_objects(
 
     ps.add_fields(url, {"a": 1}, into=f"s3://{prefix}/new/", progress=second, **both)
     assert "b" not in ps.open(f"s3://{prefix}/new/", **options).schema.names
+
+
+@pytest.fixture(params=["gs", "az", "rclone"])
+def other(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, Any]]]:
+    """A container in another store, and its options. rclone's ignores conditions."""
+    fixture = {"gs": "gcs", "az": "azure", "rclone": "rclone"}[request.param]
+    server: Any = request.getfixturevalue(fixture)
+    if request.param == "az":
+        with server.container() as name:
+            yield f"az://{name}", server.options()
+    else:
+        options = server.gcs_options() if request.param == "gs" else server.options()
+        with server.bucket() as name:
+            yield f"{'gs' if request.param == 'gs' else 's3'}://{name}", options
+
+
+@pytest.mark.filterwarnings("ignore:.*its locks are weak")
+def test_other_stores_take_fields_and_records(other: tuple[str, dict[str, Any]]) -> None:
+    folder, given = other
+    both = {"storage_options": given, "target_storage_options": given}
+    options = {"storage_options": given}
+    ps.write({"id": range(9)}, f"{folder}/in/x-{{shard:05d}}.tfrecord", shard_records=3, **options)
+    ps.append({"id": [9]}, f"{folder}/in/", **options)
+    ps.add_fields(f"{folder}/in/", {"score": np.arange(10)}, **options)
+    ps.bake_fields(f"{folder}/in/", into=f"{folder}/out/", **both)
+    found = ps.open(f"{folder}/out/", **options).to_table()
+    assert found.to_pydict() == {"id": [*range(10)], "score": [*range(10)]}
+    assert len(ps.remove_overlay(f"{folder}/in/", "score", **options)) == 4
+    assert ps.open(f"{folder}/in/", **options).schema.names == ["id"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -52,10 +52,9 @@ def shards(tmp_path: Path, seaweed: Seaweed, prefix: str) -> dict[str, list[str]
 
 
 def asked(dataset: ps.Dataset) -> dict[str, int]:
-    """What a dataset has asked its stores for."""
-    storage: Any = dataset.files.storage
-    found = [store.stats() for store in storage._stores.values()]
-    return {name: sum(one[name] for one in found) for name in ("requests", "bytes")}
+    """What was asked of the stores of a dataset."""
+    found = dataset.files.storage.traffic()
+    return {"requests": found.num_requests, "bytes": found.num_fetched_bytes}
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +103,7 @@ def test_more_than_the_budget_is_not_announced(
 ) -> None:
     url = put(seaweed, f"{prefix}/x.bin", bytes(1 << 20))
     source = ObjectStorage(options).source(url)
-    claim = AHEAD.claim((96 << 20) - AHEAD.used - 1000)
+    claim = AHEAD.claim((80 << 20) - AHEAD.used - 1000)
     assert claim is not None
     assert source.want([500_000], [2000]) is None
     assert source.want([500_000], [900])
@@ -180,7 +179,61 @@ def test_the_first_bytes_of_large_files_leave_room_for_reading_ahead(
     for batch in scan:
         used.append(AHEAD.used)
         assert batch.num_rows
-    assert max(used) <= 96 << 20
+    assert max(used) <= 80 << 20
     # Three quarters of the way through the first file, the second was not asked for much more than its first bytes.
     assert len(used) >= 30
     assert used[7] <= (8 << 20) + 40_000_000
+
+
+def test_many_small_files_are_on_their_way_together(
+    tmp_path: Path, seaweed: Seaweed, prefix: str, options: dict[str, str]
+) -> None:
+    """So a link of 20 ms is filled by files of 100 KB."""
+    ps.write(table(0, 10, 1000), tmp_path / "x.tfrecord", index=False)
+    data = (tmp_path / "x.tfrecord").read_bytes()
+    urls = [put(seaweed, f"{prefix}/{n}.tfrecord", data) for n in range(60)]
+    schema = ps.open(tmp_path / "x.tfrecord").schema  # else opening looks at 32 files
+    dataset = ps.open(urls, storage_options=options, schema=schema)
+    before = asked(dataset)["requests"]
+    scan = dataset.scan(threads=1)
+    next(scan)
+    deadline = time.monotonic() + 10
+    while asked(dataset)["requests"] - before < 32 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert 32 <= asked(dataset)["requests"] - before <= 36
+    assert sum(batch.num_rows for batch in scan) == 590
+    assert asked(dataset)["requests"] - before <= 61
+
+
+def test_a_loader_says_what_it_asked_of_the_store(
+    shards: dict[str, list[str]], options: dict[str, str]
+) -> None:
+    dataset = ps.open(shards["tfrecord"], storage_options=options)
+    loader = ps.Loader(dataset, 10, order=ps.Blocked(seed=1))
+    assert len(list(loader)) == 12
+    stats = loader.stats()
+    size = SHARDS * PER_SHARD * RECORD_BYTES
+    # Without what the dataset asked for before: the first bytes of the first file.
+    assert size - (256 << 10) <= stats.num_fetched_bytes < 1.4 * size
+    assert SHARDS <= stats.num_requests < 40
+    assert stats.store_wait_seconds > 0
+    assert stats.num_retries == stats.num_cache_hits == 0
+    assert stats.to_dict()["num_requests"] == stats.num_requests
+    shown = str(stats)
+    assert "requests to stores" in shown
+    assert "threads waited for stores" in shown
+    assert "tried again" not in shown
+    # An epoch's own figures, and none for files of this machine.
+    list(loader)
+    epoch = loader.stats().since(stats)
+    # The first bytes of all files are still here.
+    assert size - SHARDS * (256 << 10) <= epoch.num_fetched_bytes < 1.2 * size
+    assert epoch.stage_seconds["columns"] >= 0
+
+
+def test_a_loader_of_local_files_has_no_requests(tmp_path: Path) -> None:
+    ps.write(table(0, 10), tmp_path / "x.tfrecord")
+    loader = ps.Loader(ps.open(tmp_path / "x.tfrecord"), 5)
+    list(loader)
+    assert loader.stats().num_requests == 0
+    assert "stores" not in str(loader.stats())

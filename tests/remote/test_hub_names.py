@@ -87,6 +87,20 @@ def test_a_revision_is_read_and_stays_the_same(server: Hub, tmp_path: Path) -> N
         ids(f"{BASE}@no-such/data/*.parquet")
 
 
+def test_a_cache_keeps_files_of_a_hub(server: Hub, tmp_path: Path) -> None:
+    server.put(NAME, files(tmp_path))
+    cache = ps.Cache(tmp_path / "cache")
+    ds = ps.open(f"{BASE}/data/*.parquet", cache=cache)
+    assert ds.to_table()["id"].to_pylist() == list(range(COUNT))
+    assert cache.usage().folders[0].address.endswith("/data")
+    before = ds.files.storage.cached.counts.misses
+    assert ds.to_table()["id"].to_pylist() == list(range(COUNT))
+    assert ds.files.storage.cached.counts.misses == before
+    assert pickle.loads(pickle.dumps(ds)).files.storage.cached.cache.folder == cache.folder
+    server.put(NAME, files(tmp_path, first=1000))
+    assert ps.open(f"{BASE}/data/*.parquet", cache=cache).to_table()["id"][0].as_py() == 1000
+
+
 def test_a_private_data_set_needs_a_token_which_is_never_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -303,6 +303,16 @@ def test_a_damaged_journal_is_none(
     assert sorted(objects(seaweed, prefix)) == [f"y-0000{n}-of-00002.parquet" for n in range(2)]
 
 
+def test_no_secret_is_in_a_journal(
+    source: Path, prefix: str, seaweed: Seaweed, options: dict[str, str]
+) -> None:
+    stopped_after(2, source, f"s3://{prefix}/y.parquet", target_storage_options=options)
+    found = objects(seaweed, prefix)
+    assert len(found) > 4
+    assert seaweed.secret is not None
+    assert not any(seaweed.secret.encode() in body for body in found.values())
+
+
 # -- locks ----------------------------------------------------------------------------------------
 
 

@@ -205,3 +205,25 @@ def test_a_rank_touches_only_its_own_shards(
     assert next(iter(loader))["id"].tolist() == list(range(10))
     shards_touched = {seen.path for seen in proxy.requests() if "part-" in seen.path}
     assert all(f"part-{number:07}" in path for path in shards_touched)
+
+
+@pytest.mark.parametrize("verb", ["write", "convert"])
+def test_writers_write_a_manifest_into_the_store(
+    folder: str, options: dict[str, str], seaweed: Seaweed, prefix: str, verb: str
+) -> None:
+    name = f"{folder}/new/y.manifest"
+    if verb == "write":
+        where = {"storage_options": options}
+        ps.write({"id": range(9)}, f"{folder}/new/y.tar", num_shards=3, manifest=name, **where)
+    else:
+        where = {"storage_options": options, "target_storage_options": options}
+        source = f"{folder}/x@{SHARDS}.tfrecord"
+        ps.convert(source, f"{folder}/new/y.tar", num_shards=3, manifest=name, **where)
+    ds = ps.open(name, storage_options=options)
+    assert len(ds.paths) == 3
+    assert len(ds) == (9 if verb == "write" else COUNT)
+    assert ds[len(ds) - 1]["id"] == len(ds) - 1
+    data = seaweed.client.done("GET", f"{prefix}/new/y.manifest").body
+    assert SECRET.encode() not in data
+    with pytest.raises(FileExistsError, match="the manifest exists"):
+        ps.write({"id": [1]}, f"{folder}/z.tar", manifest=name, storage_options=options)

@@ -236,3 +236,67 @@ def test_memory_does_not_grow_with_the_object(
         command, capture_output=True, text=True, check=True, env=os.environ | environment
     )
     assert int(done.stdout) < 120, "MiB, for four parts of 8 MiB and what the writer holds"
+
+
+MANY = """
+import os, resource, sys
+import penstock as ps
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+ps.write({"id": list(range(100))}, sys.argv[1], num_shards=100, index=False)
+assert len(ps.open(sys.argv[1].replace("x.", "x@100."))) == 100
+"""
+
+
+@pytest.mark.parametrize("store", ["gs", "az"])
+def test_other_stores_take_parts_too(store: str, request: pytest.FixtureRequest) -> None:
+    if store == "gs":
+        server: Seaweed = request.getfixturevalue("gcs")
+        options = server.gcs_options()
+        place = request.getfixturevalue("gcs_bucket")
+    else:
+        options = request.getfixturevalue("azure").options()
+        place = request.getfixturevalue("container")
+    target = f"{store}://{place}/x.tfrecord"
+    ps.write(rows("tfrecord"), target, storage_options=options, overwrite=True)
+    assert len(ps.open(target, storage_options=options)) == 200
+    with pytest.raises(FileExistsError):
+        ps.write(rows("tfrecord"), target, storage_options=options)
+    ps.convert(
+        target, f"{store}://{place}/y.parquet", num_shards=2, storage_options=options,
+        target_storage_options=options,
+    )  # fmt: skip
+    assert len(ps.open(f"{store}://{place}/y@2.parquet", storage_options=options)) == 200
+    assert ps.clean(f"{store}://{place}/", older_than=0, storage_options=options) == []
+
+
+@pytest.fixture
+def gcs_bucket(gcs: Seaweed) -> Iterator[str]:
+    with gcs.bucket() as name:
+        yield name
+
+
+def test_many_shards_need_few_open_files(prefix: str, seaweed: Seaweed) -> None:
+    environment = {name.upper(): value for name, value in seaweed.options().items()}
+    command = [sys.executable, "-c", MANY, f"s3://{prefix}/x.tfrecord"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | environment
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_child_of_a_fork_does_not_touch_what_waits_here(prefix: str, seaweed: Seaweed) -> None:
+    storage = ObjectStorage(seaweed.options())
+    first, second = (storage.sink(f"s3://{prefix}/{name}") for name in "ab")
+    for sink, letter in ((first, b"a"), (second, b"b")):
+        sink.write(letter * 1000)
+        sink.finish()
+    if (child := os.fork()) == 0:
+        sink = storage.sink(f"s3://{prefix}/c")
+        sink.write(b"c" * 5000)
+        sink.commit()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    first.commit()
+    second.commit()
+    bodies = [seaweed.client.get(f"{prefix}/{name}") for name in "abc"]
+    assert bodies == [b"a" * 1000, b"b" * 1000, b"c" * 5000]

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock import _core
 from penstock.storage._cache_files import BLOCK_BYTES, Block, BlockFiles, Kept
-from penstock.storage._cached import CachedObjects
+from penstock.storage._cached import CachedObjects, CachedSource
+from penstock.storage._object_source import AHEAD
 from penstock.storage.base import Source
 
 MIB = 1 << 20
@@ -47,9 +48,10 @@ class Remote(Source):
         return self._tag
 
 
-def opened(cache: ps.Cache, source: Remote) -> tuple[Source, CachedObjects]:
+def opened(cache: ps.Cache, source: Remote) -> tuple[CachedSource, CachedObjects]:
     objects = CachedObjects(cache)
     view = objects.view(source, source.path)
+    assert isinstance(view, CachedSource)
     source.asked.clear()
     return view, objects
 
@@ -189,6 +191,43 @@ def test_threads_request_a_block_once(tmp_path: Path) -> None:
     assert sum(length for _, length in source.asked) == SIZE
 
 
+def test_a_block_that_another_process_requests_is_waited_for_and_not_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.storage._whole_blocks._OTHERS_SECONDS", 0.2)
+    cache, source = ps.Cache(tmp_path), Remote()
+    view, _ = opened(cache, source)
+    block = Block(view.key, 1, BLOCK_BYTES)
+
+    def asked() -> list[int]:
+        return [length for start, length in source.asked if start == BLOCK_BYTES]
+
+    begun, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        files = BlockFiles(str(tmp_path), None)
+        os.write(begun[1], b"1" if files.claim(block) else b"0")
+        os.read(done[0], 1)
+        files.write(block, _core.Buffer.from_bytes(BYTES[BLOCK_BYTES : 2 * BLOCK_BYTES]), 0)
+        os.read(done[0], 1)
+        os._exit(0)
+    try:
+        assert os.read(begun[0], 1) == b"1"
+        expected = BYTES[BLOCK_BYTES : BLOCK_BYTES + 2 * MIB]
+        assert view.read(BLOCK_BYTES, 2 * MIB).to_bytes() == expected
+        assert asked() == [2 * MIB]  # it took too long: only what is needed
+        os.write(done[1], b"1")
+        monkeypatch.setattr("penstock.storage._whole_blocks._OTHERS_SECONDS", 20)
+        assert view.read(BLOCK_BYTES, 2 * MIB).to_bytes() == expected
+        assert asked() == [2 * MIB]
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    cache.clear()
+    view.read(BLOCK_BYTES, 2 * MIB)  # a killed process claims nothing
+    assert asked() == [2 * MIB, BLOCK_BYTES]
+
+
 def test_another_tag_size_or_beginning_is_another_object(tmp_path: Path) -> None:
     cache = ps.Cache(tmp_path)
     opened(cache, Remote())[0].read(0, SIZE)
@@ -205,8 +244,9 @@ def test_another_tag_size_or_beginning_is_another_object(tmp_path: Path) -> None
 
 def test_an_object_without_a_tag_is_not_kept_and_a_note_says_so(tmp_path: Path) -> None:
     source = Remote(tag=None)
+    objects = CachedObjects(ps.Cache(tmp_path / "c"))
     with pytest.warns(UserWarning, match="s3://b/x: the server sends no version"):
-        view, objects = opened(ps.Cache(tmp_path / "c"), source)
+        view = objects.view(source, source.path)
     assert view is source
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -269,7 +309,7 @@ def test_a_disk_that_refuses_a_block_is_named_and_reading_goes_on(tmp_path: Path
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # once is enough
             assert view.read(MIB, SIZE).to_bytes() == BYTES[MIB:]
-    assert sorted(path.name[0] for path in tmp_path.iterdir()).count(".") == 1  # only the lock
+    assert {path.name for path in tmp_path.glob(".*")} == {".lock", ".claims"}
     source.asked.clear()
     view.read(0, BLOCK_BYTES)  # what was there is used
     assert not source.asked
@@ -343,3 +383,28 @@ def test_a_cache_is_shown_cleared_and_pickled(tmp_path: Path) -> None:
 def test_a_budget_must_hold_two_blocks(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_bytes must be at least 16777216"):
         ps.Cache(tmp_path, max_bytes=1000)
+
+
+def test_announced_blocks_are_requested_once_and_given_up_with_their_owner(tmp_path: Path) -> None:
+    source = Remote()
+    view, _ = opened(ps.Cache(tmp_path), source)
+    before = AHEAD.used
+    held = view.want([100, 2 * BLOCK_BYTES], [9 * MIB, 4 * MIB])
+    assert held is not None and len(held) == 3
+    assert AHEAD.used == before + 3 * BLOCK_BYTES
+    other = BlockFiles(str(tmp_path), None)
+    child = os.fork()
+    if not child:  # no other process requests them
+        os._exit(int(any(other.claim(view.blocks.block(number)) for number in range(3))))
+    assert os.waitpid(child, 0)[1] == 0
+    assert view.read(100, 9 * MIB).to_bytes() == BYTES[100 : 100 + 9 * MIB]
+    assert [start for start, _ in source.asked] == [0, BLOCK_BYTES]
+    del held
+    assert AHEAD.used == before
+    child = os.fork()
+    if not child:
+        os._exit(int(not other.claim(view.blocks.block(2))))
+    assert os.waitpid(child, 0)[1] == 0
+    view.read(2 * BLOCK_BYTES, 4 * MIB)
+    assert view.want([100], [9 * MIB]) == []  # it is in the cache
+    assert source.asked[2:] == [(2 * BLOCK_BYTES, BLOCK_BYTES)]

@@ -24,6 +24,7 @@ class Finding:
 
     - for bytes with checksums in an index: "changed" (the file was written to after the index was made), or
       "data_checksum"
+    - for a shard that a manifest lists: "changed", "missing", "listed_twice"
     - for a record: "length_checksum" (its header), "data_checksum" (its payload), "truncated", "limit", "message" (its
       frame is intact, but its contents cannot be decoded)
     - for a compressed file: "compression", "compression_checksum"

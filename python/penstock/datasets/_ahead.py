@@ -11,10 +11,10 @@ AHEAD_SAMPLES = 4
 """Files that are opened together to find their schema."""
 AHEAD_FILES = 64
 """Files that are opened together to count their records."""
-SOON_BYTES = 8 << 20
-"""Bytes of a file that are requested when it is opened, if all of it will be read."""
-_MOST_SHARDS = 12
-_AHEAD_BYTES = 64 << 20
+_SOON_BYTES = 8 << 20
+"""The most bytes of a file that are requested when it is opened, if all of it will be read."""
+_MOST_SHARDS = 32
+_AHEAD_BYTES = 48 << 20
 
 
 def counts_of(
@@ -29,6 +29,12 @@ def counts_of(
     )
 
 
-def shards_ahead(num_bytes: int) -> int:
-    """How many files a scan opens before it reads them, if a file has so many bytes."""
-    return max(1, min(_MOST_SHARDS, _AHEAD_BYTES // max(num_bytes, 1)))
+def shards_ahead(num_bytes: int | None) -> tuple[int, int]:
+    """How many files a scan opens before it reads them, and how many bytes of each it requests then. `num_bytes`: the
+    size of one of the files, if it is known."""
+    if num_bytes is None:
+        return 1, _SOON_BYTES
+    length = min(num_bytes + num_bytes // 8 + 1, _SOON_BYTES)
+    if num_bytes > _AHEAD_BYTES:
+        return 1, length
+    return min(_AHEAD_BYTES // length, _MOST_SHARDS), length

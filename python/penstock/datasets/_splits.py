@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.errors import UnsupportedError
+from penstock.manifests.manifest import Paths
 from penstock.manifests.names import expand
 from penstock.storage.base import Storage
 from penstock.storage.paths import Expanded
@@ -49,6 +51,12 @@ def expand_split(
         if os.path.isdir(folder):
             return found_by(folder)
     found = found_by(source)
+    if isinstance(found.paths, Paths):
+        raise UnsupportedError(
+            "split= chooses files by their names, and a manifest lists them in the state of its time",
+            file=found.paths.manifest.path,
+            hint="a manifest of each split: penstock.manifest(penstock.open(..., split=...), path)",
+        )
     start = _start_of(source, found.paths)
     names = [_names(os.path.relpath(path, start)) for path in found.paths]
     paths = _files_of(found.paths, names, split)

@@ -22,7 +22,6 @@ from penstock.contract.opening import open_shard
 from penstock.datasets._ahead import (
     AHEAD_FILES,
     AHEAD_SAMPLES,
-    SOON_BYTES,
     counts_of,
     shards_ahead,
 )
@@ -79,6 +78,7 @@ class Files(Unlisted):
         self.storage = storage
         self.options = options
         self._format = format
+        self.hive = hive
         self.listed = listed
         self._firsts: np.ndarray | None = None
         self.uncounted: list[SkippedRegion] = []
@@ -190,23 +190,26 @@ class Files(Unlisted):
         """The reader of a file, which is opened if necessary."""
         return self._of(shard).reader
 
-    def begin(self, shards: Iterable[int], *, whole: bool = False, by_number: bool = False) -> None:
-        """Begin to open files that are needed soon. `whole`: all of their bytes will be read, in order. `by_number`:
-        records will be read by number, or counted."""
+    def begin(
+        self, shards: Iterable[int], *, length: int | None = None, by_number: bool = False
+    ) -> None:
+        """Begin to open files that are needed soon, and to read so many bytes of them. `by_number`: records will be read
+        by number, or counted."""
         formats = [opened.format for opened in self._opened[:1] if opened is not None]
         is_framed = any(isinstance(one, FramedFormat) for one in formats)
         paths = [self.paths[shard] for shard in shards if self._opened[shard] is None]
         if by_number and (is_framed or any(one.info.keeps_positions for one in formats)):
             opening.begin(paths, self.storage, self.options.index)
         else:
-            self.storage.begin(paths, SOON_BYTES if whole else None)
+            self.storage.begin(paths, length)
 
     def begin_scan(self, shard: int, *, whole: bool) -> None:
         """Begin to open a file and those after it, which are read in order. `whole`: all of their columns."""
         opened = next((one for one in self._opened[: shard + 1][::-1] if one is not None), None)
-        count = 1 if opened is None else shards_ahead(opened.source.size)
+        count, length = shards_ahead(None if opened is None else opened.source.size)
         is_framed = opened is not None and isinstance(opened.format, FramedFormat)
-        self.begin(range(shard, min(shard + 1 + count, len(self.paths))), whole=whole or is_framed)
+        soon = range(shard, min(shard + 1 + count, len(self.paths)))
+        self.begin(soon, length=length if whole or is_framed else None)
         if not self.own(shard).reads_ahead() and whole:
             self.source(shard).read_in_order()
 

@@ -17,6 +17,7 @@ from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
+from penstock.manifests.manifest import Paths
 from penstock.manifests.names import storage_of
 from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
@@ -151,7 +152,7 @@ def open(
         "index": index,
         "mmap": mmap,
         "overlays": overlays,
-        "hive": bool(sets) and folders_with_keys(source, paths) if hive is None else hive,
+        "hive": _hive_of(source, paths, sets) if hive is None else hive,
         "limits": limits_from(limits),
         "storage": None if storage is None and isinstance(place, LocalStorage) else place,
         "format_options": options,
@@ -195,6 +196,14 @@ def _set_split(
     if kind.split_option:
         options[kind.split_option] = split
     return bool(kind.split_option)
+
+
+def _hive_of(source: Any, paths: Sequence[str], sets: Sequence[Sequence[str]]) -> bool | str:
+    """What `hive=None` means for a source."""
+    if isinstance(paths, Paths):
+        listed = paths.manifest.hive
+        return (folders_with_keys(listed, paths) or True) if isinstance(listed, str) else listed
+    return bool(sets) and folders_with_keys(source, paths)
 
 
 def _check_choices(choices: dict[str, str]) -> None:

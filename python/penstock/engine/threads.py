@@ -65,6 +65,14 @@ def users_code() -> Generator[None]:
         thread.in_users_code = False
 
 
+def raise_if_left() -> None:
+    """End a task whose consumer has stopped, perhaps by Ctrl-C: raise InterruptedError. Tasks call this while they wait
+    for something slow."""
+    thread = threading.current_thread()
+    if isinstance(thread, _Thread) and thread.is_left:
+        raise InterruptedError("the consumer has stopped")
+
+
 def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
     """Wait in a task, holding the lock of `changed`, until an earlier task makes `is_so` true.
 
@@ -74,10 +82,8 @@ def wait_for(changed: threading.Condition, is_so: Callable[[], bool]) -> None:
     Raises:
         InterruptedError: the consumer has stopped, perhaps by Ctrl-C while it ran the earlier task.
     """
-    thread = threading.current_thread()
     while not changed.wait_for(is_so, _POLL_SECONDS):
-        if isinstance(thread, _Thread) and thread.is_left:
-            raise InterruptedError("the consumer has stopped")
+        raise_if_left()
 
 
 class _Failure:
@@ -251,7 +257,9 @@ class Work(Generic[Task, Result]):
         """The results of a stream's next task, or None after the last."""
         if os.getpid() != self._process:
             raise RuntimeError("a scan cannot continue in a forked process; start a new scan there")
+        inner = isinstance(threading.current_thread(), _Thread)  # a task that runs tasks of its own
         while True:
+            raise_if_left()
             with self._lock:
                 done = stream.done.pop(stream.taken, None)
                 if done is not None:
@@ -265,7 +273,7 @@ class Work(Generic[Task, Result]):
                 self._awaited = stream
                 found = self._choose(self._latest) if self._helps else None
                 if found is None:
-                    self._ready.wait(_SIGNALS_SECONDS)
+                    self._ready.wait(_POLL_SECONDS if inner else _SIGNALS_SECONDS)
                 self._awaited = None
             if found is not None:
                 self._latest = found

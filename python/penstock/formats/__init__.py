@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Never
 
 from penstock.contract.format import Format
-from penstock.errors import FormatError, UnsupportedError
+from penstock.errors import FormatError, UnsupportedError, shown
 from penstock.formats.arrow.format import ArrowFormat
 from penstock.formats.parquet.format import ParquetFormat
 from penstock.formats.tfrecord.format import TFRecordFormat
@@ -185,7 +185,7 @@ def by_path(path: str) -> Format:
         if name.endswith((ending, ending + ".gz")) or f"{ending}-" in name:
             return fmt
     raise ValueError(
-        f"{path}: the name does not say which format to write; use format= or one of the endings "
+        f"{shown(path)}: the name does not say which format to write; use format= or one of the endings "
         f"{', '.join(sorted(end for end, fmt in suffixes.items() if fmt.info.can_write))}"
     )
 

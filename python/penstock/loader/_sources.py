@@ -23,6 +23,7 @@ from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaErr
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.payloads.images import bytes_of
+from penstock.storage.base import Traffic
 
 Taken = tuple[pa.RecordBatch, np.ndarray]
 """Records, and their indices among those requested."""
@@ -80,6 +81,12 @@ class Records:
     @property
     def damage(self) -> list[SkippedRegion]:
         return [region for dataset in self.datasets for region in dataset.damage]
+
+    def traffic(self) -> Traffic:
+        """What was asked of the storages of the datasets so far, in this process."""
+        storages = {id(one.files.storage): one.files.storage for one in self.datasets}
+        counts = zip(*(storage.traffic() for storage in storages.values()), strict=True)
+        return Traffic(*map(sum, counts))
 
     @property
     def shard_lengths(self) -> list[int]:

@@ -195,7 +195,7 @@ class Loader:
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         less_with = partial(parses_less_with, self.source, self.order, self.cache)
-        self._meter = Meter(self.threads, less_with)
+        self._meter = Meter(self.threads, less_with, self.source.traffic)
         user = UserCode(map, map_records)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
         self._recipe = Recipe(

@@ -12,6 +12,7 @@ from penstock import describe
 from penstock.engine.pipeline import default_threads
 from penstock.framing.read.framed import proving_timed
 from penstock.printing.printed import Printed
+from penstock.storage.base import Traffic
 
 Item = TypeVar("Item")
 STAGES: tuple[str, ...] = ("read", "verify", "columns", "decode", "map")
@@ -39,6 +40,10 @@ class LoaderStats(Printed):
             "decode", "map".
         parses_less_with: an argument of the loader with which records are parsed less often: `cache="memory"` if they
             fit there, or an order that reads parts of files once. "" if there is none.
+        num_requests, num_fetched_bytes, num_retries: what was asked of object stores in this process, also by others
+            that use the same datasets. 0 for files of this machine.
+        store_wait_seconds: how long threads waited for the answers of object stores, all threads together.
+        num_cache_hits: reads that the cache of `ps.open(cache=)` answered.
     """
 
     num_batches: int
@@ -51,6 +56,11 @@ class LoaderStats(Printed):
     loop_seconds: float
     stage_seconds: dict[str, float]
     parses_less_with: str = ""
+    num_requests: int = 0
+    num_fetched_bytes: int = 0
+    num_retries: int = 0
+    store_wait_seconds: float = 0.0
+    num_cache_hits: int = 0
 
     @property
     def total_seconds(self) -> float:
@@ -141,12 +151,27 @@ class LoaderStats(Printed):
         if self.num_skipped:
             noun = "region" if self.num_skipped == 1 else "regions"
             facts.append(("damaged, skipped", f"{describe.count(self.num_skipped)} {noun}"))
+        facts += self._store_facts()
         right = ("seconds", "share")
         shown = tables.table(f"work of {self.num_threads} threads", *right, right=right)
         work = sum(self.stage_seconds.values()) or 1.0
         for stage, seconds in self.stage_seconds.items():
             shown.add_row(stage, f"{seconds:.3f}", f"{seconds / work:.1%}")
         return [tables.facts(facts), "", shown, "", self.bottleneck]
+
+    def _store_facts(self) -> list[tuple[str, str]]:
+        """What was asked of object stores; nothing if nothing was."""
+        if not self.num_requests and not self.num_cache_hits:
+            return []
+        retries = f", {describe.count(self.num_retries)} tried again" if self.num_retries else ""
+        facts = [
+            ("requests to stores", f"{describe.count(self.num_requests)}{retries}"),
+            ("bytes from stores", describe.size(self.num_fetched_bytes)),
+            ("threads waited for stores", f"{self.store_wait_seconds:.3f} s, all together"),
+        ]
+        if self.num_cache_hits:
+            facts.append(("reads from the cache", describe.count(self.num_cache_hits)))
+        return facts
 
     def _summary(self) -> str:
         rate = f"{self.records_per_second:,.0f} records a second"
@@ -219,10 +244,17 @@ class Clock:
 class Meter:
     """Sums the costs of batches. Only the thread of the loop uses it."""
 
-    def __init__(self, num_threads: int, parses_less_with: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        num_threads: int,
+        parses_less_with: Callable[[], str],
+        traffic: Callable[[], Traffic],
+    ) -> None:
         self._num_threads = num_threads
         self._parses_less_with = parses_less_with
         self._less_with: str | None = None
+        self._traffic = traffic
+        self._before = traffic()
         self._spent = dict.fromkeys(STAGES, 0.0)
         self._batches = self._records = self._bytes = 0
         self._waited = self._busy = self._kept = 0.0
@@ -266,4 +298,12 @@ class Meter:
             loop_seconds=self._kept,
             stage_seconds=stages,
             parses_less_with=self._less_with,
+            **self._since_begin(),
         )
+
+    def _since_begin(self) -> dict[str, Any]:
+        now = self._traffic()
+        if now.num_requests < self._before.num_requests:
+            self._before = Traffic()  # a child of a fork counts for itself
+        before = self._before._asdict()
+        return {name: value - before[name] for name, value in now._asdict().items()}

@@ -9,7 +9,6 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock import _core, formats
 from penstock.columns.numbers import as_numpy
@@ -112,6 +111,12 @@ class Manifest:
     @property
     def num_records(self) -> int:
         return int(self._records[-1])
+
+    @property
+    def hive(self) -> bool | str:
+        """`hive=` of the dataset that was listed."""
+        hive = self.footer.hive
+        return self._name(hive) if isinstance(hive, str) else hive
 
     @property
     def paths(self) -> Paths:
@@ -239,6 +244,8 @@ class Manifest:
         return os.path.join(os.path.dirname(path), "")
 
     def _full(self, paths: Any) -> Any:
+        import pyarrow.compute as pc  # slow to import
+
         folder, nothing = text_scalar(self._folder), text_scalar("")
         joined: Any = pc.binary_join_element_wise(folder, paths, nothing)
         return pc.if_else(is_absolute(paths), paths, joined)

@@ -10,7 +10,7 @@ from penstock.manifests.manifest import Manifest, NoManifestError
 from penstock.storage import objects, paths, places
 from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
-from penstock.storage.manifest_mark import ManifestMetError, names_one_file
+from penstock.storage.manifest_mark import MAGIC, ManifestMetError, names_one_file
 from penstock.storage.paths import Expanded
 from penstock.storage.urls import is_url
 
@@ -76,6 +76,6 @@ def manifest_at(path: str, storage: Storage) -> Manifest | None:
     if not names_one_file(path, storage):
         return None
     try:
-        return Manifest(path, storage)
+        return Manifest(path, storage) if storage.starts_with(path, MAGIC) else None
     except (NoManifestError, FileNotFoundError, KeyError):
         return None  # if there is no file, the caller finds out why

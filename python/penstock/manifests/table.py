@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from penstock.columns.facts import Facts, is_count, parsed_object
+from penstock.columns.facts import Facts, is_count, is_path, parsed_object
 from penstock.columns.numbers import as_numpy
 from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_types
@@ -68,6 +67,8 @@ class Footer(NamedTuple):
     schema: pa.Schema
     has_objects: bool
     """Whether a shard is named as an object of a store, wherever the manifest is."""
+    hive: bool | str
+    """Whether the names of folders are columns; a text is the folder below which they are, named like a shard."""
     has_overlays: bool
     """Whether a shard had an overlay when the manifest was made."""
     place: str
@@ -83,6 +84,7 @@ class Footer(NamedTuple):
             "types": self.types,
             "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
             "objects": self.has_objects,
+            "hive": self.hive,
             "overlays": self.has_overlays,
             "place": self.place,
             "fingerprint": self.fingerprint,
@@ -101,15 +103,19 @@ def footer_of(text: bytes, path: str) -> Footer:
                 hint="a newer penstock, or make it again",
             )
         records = _counts(facts)
-        types, flags = facts.text("types"), (facts.any("objects"), facts.any("overlays"))
-        if types not in TYPES or not all(isinstance(flag, bool) for flag in flags):
+        types, hive = facts.text("types"), facts.any("hive")
+        flags = facts.any("objects"), facts.any("overlays")
+        is_hive = isinstance(hive, bool) or (is_path(hive) and ".." not in hive.split("/"))
+        if types not in TYPES or not is_hive or not all(isinstance(flag, bool) for flag in flags):
             raise FormatError("the facts of the manifest are not valid")
         return Footer(
             records,
             facts.count("bytes"),
             types,
             _schema(facts.text("schema")),
-            *flags,
+            flags[0],
+            hive,
+            flags[1],
             facts.text("place"),
             facts.text("fingerprint"),
         )
@@ -152,6 +158,8 @@ class Group(NamedTuple):
 # Complexity: one branch for each claim.
 def check_group(batch: pa.RecordBatch, first_record: int, num_records: int, path: str) -> None:
     """Raise FormatError or UnsupportedError if the rows of a group are not what a manifest may say. `path`: the manifest."""
+    import pyarrow.compute as pc  # slow to import
+
     problem, row = None, None
     if batch.num_rows > _MOST_GROUP_SHARDS:
         problem = f"a row group has more than {_MOST_GROUP_SHARDS} shards"
@@ -197,6 +205,8 @@ def text_scalar(text: str) -> Any:
 
 def _refuse_places(paths: Any, path: str) -> None:
     """Raise UnsupportedError if a manifest in a store names something outside that store, or an address has a secret."""
+    import pyarrow.compute as pc  # slow to import
+
     absolute = paths.filter(is_absolute(paths))
     if not len(absolute):
         return
@@ -216,6 +226,8 @@ def _refuse_places(paths: Any, path: str) -> None:
 
 def is_absolute(paths: Any) -> Any:
     """Which paths of a manifest are not relative to its folder."""
+    import pyarrow.compute as pc  # slow to import
+
     return pc.match_substring_regex(paths, r"^(/|[A-Za-z][A-Za-z0-9+.-]*://)")
 
 

@@ -8,6 +8,9 @@ Whoever writes holds a lock of the folder, which the system releases when a proc
 in use. They are counted before a file is written, so a killed writer may leave a count that is too high, and never one
 that is too low. When the count reaches the budget, the folder is listed, and the blocks that were used last longest ago
 are removed. There is a single temporary file, which the next writer overwrites.
+
+A process that requests a block claims it, by a lock on one byte of a file, so that the ranks on a machine do not all
+request the same blocks. The system releases these locks, too.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ _MAGIC = b"penblk01"
 _COUNT = struct.Struct("<Q")
 _NAME = re.compile(r"[0-9a-f]{32}\.\d+")
 _LOCK = ".lock"
+_CLAIMS = ".claims"
 _TEMPORARY = ".block.tmp"
 _TOUCHED_SECONDS = 60
 """A block that was used so recently is not marked as used again."""
@@ -69,6 +73,11 @@ class Block:
         """The name of its file."""
         return f"{hashlib.blake2b(self.key, digest_size=16).hexdigest()}.{self.number}"
 
+    @cached_property
+    def place(self) -> int:
+        """The byte of the file of claims that stands for this block."""
+        return int(hashlib.blake2b(self.name.encode(), digest_size=7).hexdigest(), 16)
+
     @property
     def num_pieces(self) -> int:
         """How many pieces have checksums of their own."""
@@ -88,6 +97,10 @@ class Found:
     path: str
     num_bytes: int
     used_ns: int
+
+
+_CLAIM_FILES: dict[str, int] = {}
+"""The open files with the claims of this process. They are never closed: that would release all claims in them."""
 
 
 class BlockFiles:
@@ -143,6 +156,28 @@ class BlockFiles:
             _count(lock, used + need)
             self._write_file(self._path(block), data, end)
         return Kept.YES
+
+    def claim(self, block: Block) -> bool:
+        """Claim to request a block. False if another process has claimed it."""
+        path = os.path.join(self._folder, _CLAIMS)
+        try:
+            with self._lock:
+                if path not in _CLAIM_FILES:
+                    os.makedirs(self._folder, mode=0o700, exist_ok=True)
+                    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+                    _CLAIM_FILES[path] = os.open(path, flags, 0o600)
+            fcntl.lockf(_CLAIM_FILES[path], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, block.place)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:
+            pass  # no locks: several processes may request the same block
+        return True
+
+    def release(self, block: Block) -> None:
+        """Give up a claim."""
+        with suppress(OSError, KeyError):
+            file = _CLAIM_FILES[os.path.join(self._folder, _CLAIMS)]
+            fcntl.lockf(file, fcntl.LOCK_UN, 1, block.place)
 
     def found(self) -> Iterator[Found]:
         """All blocks in the folder. There may be other files, too."""

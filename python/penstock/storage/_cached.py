@@ -17,7 +17,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -163,6 +163,14 @@ class CachedObjects:
             with self._lock:
                 self._forget()
 
+    def claim(self, block: Block) -> bool:
+        """Claim to request a block. False if another process has claimed it."""
+        return self.cache.files.claim(block)
+
+    def release(self, block: Block) -> None:
+        """Give up a claim."""
+        self.cache.files.release(block)
+
     # -- filling behind the loop ------------------------------------------------------------------
 
     def fill_later(self, source: CachedSource, numbers: Sequence[int]) -> None:
@@ -197,18 +205,11 @@ class CachedObjects:
         try:
             # The loop meets the same error, if it needs these bytes.
             with suppress(OSError, PenstockError):
-                self._fill(source, place[1])
+                source.blocks.alone(place[1], self._stopped)
         finally:
             with self._lock:
                 self._sources.pop(place, None)
         return True
-
-    def _fill(self, source: CachedSource, number: int) -> None:
-        block = source.blocks.block(number)
-        if not self.has(block):
-            data = source.blocks.alone(number, self._stopped)
-            if data is not None:
-                self.keep(block, data)
 
     def stop(self) -> None:
         """End the thread before the interpreter exits."""
@@ -251,12 +252,26 @@ class CachedSource(SourceView):
         self._touched: set[int] = set()
         self._lock = Lock()
 
-    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
-        return ()  # it reads whole blocks
-
     def read_in_order(self) -> None:
         self._is_in_order = True
         super().read_in_order()
+
+    def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
+        if not self._objects.accepts:
+            return self._source.want(starts, lengths)
+        needed = _by_block(zip(starts, lengths, strict=True))
+        bulk = [number for number, cuts in needed.items() if self._is_bulk(number, cuts)]
+        held = self.blocks.want(bulk)
+        alone = self._missing({n: cuts for n, cuts in needed.items() if n not in bulk})
+        if held is None or not alone:
+            return held
+        others = self._source.want([low for low, _ in alone], [high - low for low, high in alone])
+        return None if others is None else [*held, *others]
+
+    def _missing(self, needed: dict[int, list[tuple[int, int]]]) -> list[tuple[int, int]]:
+        """The parts that are in no block of the cache."""
+        missing = (n for n in needed if not self._objects.has(self.blocks.block(n)))
+        return sorted(cut for number in missing for cut in needed[number])
 
     def read(self, start: int, length: int) -> _core.Buffer:
         end = min(start + length, self.size)
@@ -335,12 +350,16 @@ class CachedSource(SourceView):
         """The missing blocks that are requested as a whole."""
         if not self._objects.accepts:
             return []
-        found: list[int] = []
-        for number, inside in missing.items():
-            num_bytes = sum(cuts[at][1] - cuts[at][0] for at in inside)
-            if is_in_order or num_bytes >= min(_BULK_BYTES, self.blocks.block(number).num_bytes):
-                found.append(number)
-        return found
+        return [
+            number
+            for number, inside in missing.items()
+            if is_in_order or self._is_bulk(number, [cuts[at] for at in inside])
+        ]
+
+    def _is_bulk(self, number: int, cuts: Sequence[tuple[int, int]]) -> bool:
+        """Whether so much of a block is needed that it is requested as a whole."""
+        num_bytes = sum(high - low for low, high in cuts)
+        return num_bytes >= min(_BULK_BYTES, self.blocks.block(number).num_bytes)
 
     def _fill_later(self, numbers: AbstractSet[int], num_bytes: int) -> None:
         """Let blocks be filled behind the loop, of which `num_bytes` bytes were requested."""
@@ -378,6 +397,15 @@ def _cuts(start: int, end: int) -> list[tuple[int, int]]:
     """The parts of a range in each block."""
     borders = range((start // BLOCK_BYTES + 1) * BLOCK_BYTES, end, BLOCK_BYTES)
     return list(pairwise([start, *borders, end]))
+
+
+def _by_block(ranges: Iterable[tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+    """The parts of ranges (start, length) in each block."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for start, length in ranges:
+        for cut in _cuts(start, start + length):
+            found.setdefault(cut[0] // BLOCK_BYTES, []).append(cut)
+    return found
 
 
 def _without_secrets(path: str) -> str:

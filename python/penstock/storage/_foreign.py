@@ -21,8 +21,10 @@ from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, PenstockError, StorageError, UnsupportedError, shown
+from penstock.storage._cached import CachedObjects
 from penstock.storage._identity import numbers_of
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, Storage, Traffic
+from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
 from penstock.storage.storage_options import refuse_secrets
 
@@ -82,13 +84,14 @@ class ForeignStorage(Storage):
 
     reads_at_once = _READS_AT_ONCE
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, cache: Cache | None = None) -> None:
         self._driver = driver
+        self.cached = None if cache is None else CachedObjects(cache)
         self._pid = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
         refuse_secrets(self._driver.made_of())
-        return ForeignStorage, (self._driver,)
+        return ForeignStorage, (self._driver, None if self.cached is None else self.cached.cache)
 
     @contextmanager
     def told(self, path: str, *, is_open: bool = False) -> Generator[Driver]:
@@ -127,7 +130,11 @@ class ForeignStorage(Storage):
                 file=shown(path),
                 hint="leave out mmap=True",
             )
-        return ForeignSource(self, path)
+        source = ForeignSource(self, path)
+        return source if self.cached is None else self.cached.view(source, path)
+
+    def traffic(self) -> Traffic:
+        return Traffic(num_cache_hits=0 if self.cached is None else self.cached.counts.hits)
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         if not self._driver.writes:

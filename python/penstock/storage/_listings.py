@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.engine.locks import Lock
+from penstock.engine.pipeline import in_order
+from penstock.errors import StorageError
 from penstock.storage.hidden import SIDECAR_SUFFIX, hidden, is_own
 
 _MOST_OTHERS = 16
@@ -41,10 +44,29 @@ class Listings:
                 del self._found[prefix]
             self._own.pop(path, None)
 
-    def covers(self, start: str) -> bool:
-        """Whether all files that begin with `start` were listed, or may not be listed."""
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """What to list to find penstock's own files next to these files, and was not listed yet."""
+        prefixes = list(own_prefixes(paths))
         with self._lock:
-            return self._prefix(start) is not None
+            return [prefix for prefix in prefixes if self._prefix(prefix) is None]
+
+    def fill(
+        self, prefixes: Sequence[str], list_one: Callable[[str], object], at_once: int
+    ) -> None:
+        """Call `list_one`, which adds a listing, for each prefix. Those that may not be listed are noted."""
+
+        def listed(prefix: str) -> Iterator[None]:
+            try:
+                list_one(prefix)
+            except (StorageError, FileNotFoundError) as error:
+                # There may be no such bucket; opening the file says so, with its name.
+                if error.errno not in (errno.EACCES, errno.ENOENT):
+                    raise
+                self.add(prefix, None)
+            yield None
+
+        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, at_once):
+            pass
 
     def below(self, start: str) -> list[str] | None:
         """The sorted paths that begin with `start`; None if they were not listed."""

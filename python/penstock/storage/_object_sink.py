@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock import _core
+from penstock.engine.locks import Lock
 from penstock.errors import StorageError, shown
 from penstock.storage.base import Sink
 from penstock.storage.local_sink import temporary_beside
@@ -152,6 +153,46 @@ def noted(text: bytes) -> tuple[str, str]:
     return "", ""
 
 
+class _Waiting:
+    """The bytes of finished small objects that wait for their commit: in one temporary file of the process, because it may
+    have few open files, and all shards of a call wait for the last one."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._file: Any = None
+        self._pid = os.getpid()
+        self._end = self._count = 0
+
+    def add(self, data: bytes) -> tuple[Any, int, int]:
+        """Keep bytes. Returns the file, their place and their length."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._forget()  # the parent of this process writes to its file
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115  for all sinks
+            start, done = self._end, 0
+            while done < len(data):
+                done += os.pwrite(self._file.fileno(), data[done:], start + done)
+            self._end += len(data)
+            self._count += 1
+            return self._file, start, len(data)
+
+    def drop(self, file: Any) -> None:
+        """One of the objects needs its bytes no more. The file is emptied with the last one."""
+        with self._lock:
+            if file is self._file and self._pid == os.getpid():
+                self._count -= 1
+                if not self._count:
+                    self._file.truncate(0)
+                    self._end = 0
+
+
+_WAITING = _Waiting()
+
+
 class ObjectSink(Sink):
     """An object being written."""
 
@@ -172,6 +213,7 @@ class ObjectSink(Sink):
         if not overwrite:
             self._refuse_existing(path)
         self._file: Any = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115  closed by commit or abort
+        self._small: tuple[Any, int, int] | None = None
 
     def write(self, data: object) -> None:
         self._file.write(data)
@@ -192,22 +234,33 @@ class ObjectSink(Sink):
         self._file.write(copied)
 
     def finish(self) -> None:
-        self._file.flush()
+        if self._small is None and self._file.seek(0, os.SEEK_END) <= _PUT_BYTES:
+            self._file.seek(0)
+            self._small = _WAITING.add(self._file.read())
+            self._file.close()
 
     def commit(self, path: str | None = None) -> None:
         self.path = path or self.path
-        store, key = self._place(self.path)
-        if self._file.seek(0, os.SEEK_END) > _PUT_BYTES:
+        self.finish()
+        if self._small is None:
             self._complete(self._begin_upload())
         else:
-            self._file.seek(0)
+            file, start, length = self._small
+            data = os.pread(file.fileno(), length, start)
+            store, key = self._place(self.path)
             with self._translated(self.path):
-                state = store.put(key, self._file.read(), create=not self._overwrite)
+                state = store.put(key, data, create=not self._overwrite)
             self._written(self.path, state)
-        self._file.close()
+        self._close()
 
     def abort(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         self._file.close()
+        small, self._small = self._small, None
+        if small is not None:
+            _WAITING.drop(small[0])
 
     def _begin_upload(self) -> _Upload:
         """Begin to send what was collected."""

@@ -30,9 +30,9 @@ HEAD_BYTES = 256 << 10
 """The bytes of an object that the request that opens it asks for."""
 _BLOCK_BYTES = PIECE_BYTES
 """The bytes of a request when an object is read in order."""
-_AHEAD_BYTES = 96 << 20
-"""Bytes that all sources together may have requested before they are read."""
-_KEPT_BYTES = 24 << 20
+_AHEAD_BYTES = 80 << 20
+"""Bytes that all sources together may have requested before they are read. With those that are kept: 96 MiB."""
+_KEPT_BYTES = 16 << 20
 """Bytes of blocks that were read and are kept, of all sources: the next read of a thread often begins a little before the
 end of one."""
 _MOST_AHEAD = 8

@@ -200,6 +200,18 @@ State = list[int | str]
 """Identifies a file in one state, as JSON can hold it."""
 
 
+class Traffic(NamedTuple):
+    """What was asked of a storage with slow access, in this process."""
+
+    num_requests: int = 0
+    num_fetched_bytes: int = 0
+    num_retries: int = 0
+    store_wait_seconds: float = 0.0
+    """How long threads waited for answers, all threads together."""
+    num_cache_hits: int = 0
+    """Reads that a cache on this machine answered."""
+
+
 class Storage(ABC):
     """A place that stores files. What a storage cannot do has a default, which does it in another way, does nothing or
     raises an UnsupportedError."""
@@ -309,6 +321,11 @@ class Storage(ABC):
     def will_ask_states(self, paths: Sequence[str]) -> None:
         """Prepare for `file_state` of these files. This is for storage with slow access; by default it does nothing."""
 
+    def starts_with(self, path: str, magic: bytes) -> bool:
+        """Whether a file starts with these bytes. Raises FileNotFoundError if there is none."""
+        with closing(self.source(path)) as source:
+            return source.read(0, min(len(magic), source.size)).to_bytes() == magic
+
     def num_bytes(self, path: str) -> int:
         """The size of a file, or of a folder that is a shard."""
         with closing(self.source(path)) as source:
@@ -378,6 +395,10 @@ class Storage(ABC):
     def listed_bytes(self, path: str) -> int | None:
         """The size of a file that `look_beside` has found; else None."""
         del path
+
+    def traffic(self) -> Traffic:
+        """What was asked of it so far. By default nothing is counted."""
+        return Traffic()
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         """Begin to open files that `source` will open soon, and to read their first `length` bytes. Returns whether

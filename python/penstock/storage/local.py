@@ -243,6 +243,12 @@ class LocalStorage(Storage):
         self.calls.mkdir(path, mode | (mode & 0o444) >> 2 | 0o700)
         sync_path(self.calls, os.path.dirname(path))
 
+    def starts_with(self, path: str, magic: bytes) -> bool:
+        if not os.path.isfile(path):
+            return False  # opening a pipe would wait
+        with open(path, "rb", buffering=0) as file:
+            return file.read(len(magic)) == magic
+
     def file_state(self, path: str) -> FileState:
         if journal.is_there(path) or not os.path.isfile(path):
             return super().file_state(path)

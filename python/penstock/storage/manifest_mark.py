@@ -23,7 +23,8 @@ KEY = b"penstock.manifest"
 """The key in the footer of a manifest; its value is a JSON object."""
 MOST_FOOTER_BYTES = 16 << 20
 """A footer of a manifest is not larger. One of a million shards has 100 KB."""
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
+"""The first and last bytes of a manifest, as of any Parquet file."""
 _COUNTED = re.compile(r"@(\d+|\*)[^/]*$")
 
 
@@ -44,11 +45,11 @@ class ManifestMetError(UnsupportedError):
 def marked_footer(source: Source) -> _core.Buffer | None:
     """The end of a file from its footer on, if it seems to be a manifest; else None. Only the footer says for sure."""
     size = source.size
-    if size < 12 or source.read(0, 4).to_bytes() != _MAGIC:
+    if size < 12 or source.read(0, 4).to_bytes() != MAGIC:
         return None
     end = source.read(size - 8, 8).to_bytes()
     length = int.from_bytes(end[:4], "little")
-    if end[4:] != _MAGIC or length > min(size - 12, MOST_FOOTER_BYTES):
+    if end[4:] != MAGIC or length > min(size - 12, MOST_FOOTER_BYTES):
         return None
     footer = source.read(size - 8 - length, length + 8)
     return footer if KEY in footer.to_bytes() else None

@@ -17,12 +17,12 @@ from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
-from penstock.engine.pipeline import in_order
-from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.engine.threads import raise_if_left
+from penstock.errors import UnsupportedError, shown
 from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
 from penstock.storage._left import Leftover
-from penstock.storage._listings import Listings, own_prefixes
+from penstock.storage._listings import Listings
 from penstock.storage._object_sink import NOTE_BYTES, ObjectSink, StreamedSink, give_up, noted
 from penstock.storage._object_source import (
     AHEAD,
@@ -34,7 +34,7 @@ from penstock.storage._object_source import (
     state_of,
     translated,
 )
-from penstock.storage.base import FileState, Sink, Source, State, Storage
+from penstock.storage.base import FileState, Sink, Source, State, Storage, Traffic
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
@@ -47,6 +47,9 @@ _LISTED_FROM = 64
 """If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
 """Shards that are read at the same time."""
+
+
+_core.while_waiting(raise_if_left)  # so that a scan that is left does not wait for its requests
 
 
 class ObjectStorage(Storage):
@@ -71,7 +74,7 @@ class ObjectStorage(Storage):
         self._credentials = credentials
         self._local = LocalStorage()
         self._stores: dict[str, _core.RemoteStore] = {}
-        self._opening: dict[str, tuple[_core.Fetch, Claim, int]] = {}
+        self._opening: dict[str, tuple[_core.Fetch, Claim | None, int]] = {}
         """By path: the first bytes on their way, and how many."""
         self._listings = Listings()
         self._listed: dict[str, dict[str, _core.ObjectState]] = {}
@@ -125,24 +128,23 @@ class ObjectStorage(Storage):
 
     def look_beside(self, paths: Sequence[str]) -> None:
         wanted = [path for path in paths if is_url(path) and not is_web(path)]
-        prefixes = [p for p in own_prefixes(wanted) if not self._listings.covers(p)]
-        if prefixes:
+        if prefixes := self._listings.missing(wanted):
             self.begin(paths[:1])
-
-        def listed(prefix: str) -> Iterator[None]:
-            try:
-                self._list(prefix)
-            except StorageError as error:
-                if error.errno != errno.EACCES:
-                    raise
-                self._listings.add(prefix, None)
-            yield None
-
-        for _ in in_order([lambda: iter(prefixes)], listed, lambda _: 0, READS_AT_ONCE):
-            pass
+            self._listings.fill(prefixes, self._list, READS_AT_ONCE)
 
     def listed_bytes(self, path: str) -> int | None:
         return self._listings.size(path)
+
+    def traffic(self) -> Traffic:
+        with self._lock:
+            found = [store.stats() for store in self._stores.values()]
+        return Traffic(
+            sum(one["requests"] for one in found),
+            sum(one["bytes"] for one in found),
+            sum(one["retries"] for one in found),
+            sum(one["waiting_ns"] for one in found) / 1e9,
+            0 if self.cached is None else self.cached.counts.hits,
+        )
 
     def begin(self, paths: Sequence[str], length: int | None = None) -> bool:
         most = length or HEAD_BYTES
@@ -186,28 +188,42 @@ class ObjectStorage(Storage):
         with self._lock:
             self._forget_after_fork()
             state, first = self._states.get(path), self._heads.get(path)
-            opening = self._opening.pop(path, None)
+            opening = self._opening.get(path)
+            if state is None and opening is None:
+                # Noted, so that no other thread asks for the same meanwhile.
+                with translated(path):
+                    opening = store.first(key, 0, HEAD_BYTES), None, HEAD_BYTES
+                self._opening[path] = opening
         if state is None:
-            with translated(path):
-                fetch = store.first(key, 0, HEAD_BYTES) if opening is None else opening[0]
-                first = fetch.wait()
-            state = fetch.state
+            assert opening is not None, "it was just begun"
+            try:
+                with translated(path):
+                    first = opening[0].wait()
+            except BaseException:
+                with self._lock:
+                    self._opening.pop(path, None)  # so that it can be requested again
+                raise
+            state = opening[0].state
         elif first is None:
             bare = ObjectSource(self, store, path, key, state)
             if self.cached is not None and self.cached.has_start(path, state.size):
                 return self.cached.view(bare, path)
             first = bare.request([0], [min(HEAD_BYTES, state.size)])
-        head = (
-            first if len(first) <= HEAD_BYTES else _core.Buffer.join([first.slice(0, HEAD_BYTES)])
-        )
+        self._keep(path, state, first)
+        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
+        source = ObjectSource(self, store, path, key, state, first, claim)
+        return source if self.cached is None else self.cached.view(source, path)
+
+    def _keep(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
+        """Keep the state and the first bytes of an object, for opening it again."""
+        is_long = len(first) > HEAD_BYTES
+        head = _core.Buffer.join([first.slice(0, HEAD_BYTES)]) if is_long else first
         with self._lock:
+            self._opening.pop(path, None)
             self._states[path] = state
             self._heads[path] = head
             while len(self._heads) > _KEPT_HEADS:
                 self._heads.popitem(last=False)
-        claim = None if opening is None or len(first) <= HEAD_BYTES else opening[1]
-        source = ObjectSource(self, store, path, key, state, first, claim)
-        return source if self.cached is None else self.cached.view(source, path)
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
         """Open an object by a request for this state only. An older version is read, if the store keeps it."""

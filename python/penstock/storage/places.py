@@ -35,7 +35,7 @@ def storage_of(
     if pipes := list(pipes_in(source)):
         return _of_pipes(source, pipes)
     if storage is None and any(name.startswith("hf://") for name in texts(source)):
-        return _of_hub(source, options)
+        return _of_hub(source, options, cache)
     if storage is None:
         return storage_for(source, options, cache)
     if options:
@@ -51,12 +51,12 @@ def _of_pipes(source: Any, pipes: list[Pipe]) -> Storage:
     return PipeStorage({os.fspath(pipe): pipe.arguments for pipe in pipes})
 
 
-def _of_hub(source: Any, options: Mapping[str, Any] | None) -> Storage:
+def _of_hub(source: Any, options: Mapping[str, Any] | None, cache: Cache | None) -> Storage:
     from penstock.storage._hub import SCHEME, HubDriver
 
     if not all(name.startswith(SCHEME) for name in texts(source)):
         raise ValueError("hf:// names and other names cannot be opened together")
-    return ForeignStorage(HubDriver(options))
+    return ForeignStorage(HubDriver(options), cache)
 
 
 def adapted(storage: Any) -> Storage:

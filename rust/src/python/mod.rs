@@ -209,7 +209,7 @@ mod _core {
         objects::bytes_list,
         permute::{buffered, key_of, mixed, permuted, permuted_each, record_keys},
         recordio::{encode_recordio, recordio_columns, recordio_payloads},
-        remote::{PyFetch, PyRemoteStore, PyState, PyUpload, StoreError},
+        remote::{PyFetch, PyRemoteStore, PyState, PyUpload, StoreError, while_waiting},
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},

@@ -11,6 +11,7 @@ use object_store::GetRange;
 use pyo3::buffer::PyBuffer as ForeignBuffer;
 use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::buffer::PyBuffer;
@@ -104,6 +105,15 @@ impl From<&PyState> for State {
     }
 }
 
+/// What threads call while they wait, besides the signal handlers.
+static GLANCES: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+
+/// Let threads that wait for a store call this, many times a second. What it raises ends the wait.
+#[pyfunction]
+pub fn while_waiting(py: Python<'_>, check: Py<PyAny>) {
+    let _ = GLANCES.set(py, check); // the first one stays
+}
+
 /// Wait for work, and cancel it if a signal handler raises.
 fn wait<T: Clone + Send + 'static>(
     py: Python<'_>,
@@ -116,6 +126,9 @@ fn wait<T: Clone + Send + 'static>(
             break Ok(outcome);
         }
         if let Err(error) = py.check_signals() {
+            break Err(error);
+        }
+        if let Some(Err(error)) = GLANCES.get(py).map(|check| check.call0(py)) {
             break Err(error);
         }
     };

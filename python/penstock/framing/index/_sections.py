@@ -93,12 +93,13 @@ class Sections:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self.facts, num_sections, self._num_bytes, table_crc = facts_of(
+        self.path = source.path
+        self.facts, num_sections, self.num_bytes, table_crc = facts_of(
             source.read(0, HEADER_BYTES).to_bytes()
         )
-        num_blocks = -(-self._num_bytes // BLOCK_BYTES)
+        num_blocks = -(-self.num_bytes // BLOCK_BYTES)
         self._start = _aligned(HEADER_BYTES + _ENTRY.size * num_sections + 4 * num_blocks)
-        if num_sections > _MOST_SECTIONS or self._start + self._num_bytes != source.size:
+        if num_sections > _MOST_SECTIONS or self._start + self.num_bytes != source.size:
             raise ValueError("its size does not match its header")
         length = self._start - HEADER_BYTES
         table = source.read(HEADER_BYTES, length)
@@ -110,7 +111,7 @@ class Sections:
             name.rstrip(b"\0"): (start, size) for name, start, size in _ENTRY.iter_unpack(entries)
         }
         self._checksums = np.frombuffer(stored, "<u4", num_blocks, len(entries))
-        if any(start + size > self._num_bytes for start, size in self._places.values()):
+        if any(start + size > self.num_bytes for start, size in self._places.values()):
             raise ValueError("a section extends beyond its end")
 
     def read(self, name: str) -> _core.Buffer | None:
@@ -120,22 +121,43 @@ class Sections:
             return None
         start, length = place
         begin = start // BLOCK_BYTES * BLOCK_BYTES
-        end = min(-(-(start + length) // BLOCK_BYTES) * BLOCK_BYTES, self._num_bytes)
+        end = min(-(-(start + length) // BLOCK_BYTES) * BLOCK_BYTES, self.num_bytes)
         return self._verified(begin, end).slice(start - begin, length)
 
     def read_all(self) -> dict[str, _core.Buffer]:
         """Read and verify all sections in one read."""
-        body = self._verified(0, self._num_bytes)
+        body = self._verified(0, self.num_bytes)
         return {
             name.decode("ascii", "replace"): body.slice(start, length)
             for name, (start, length) in self._places.items()
         }
 
+    def place(self, name: str) -> tuple[int, int]:
+        """Where a section is in the body, and its length; 0 if it is missing."""
+        return self._places.get(name.encode(), (0, 0))
+
+    def read_blocks(self, numbers: Sequence[int]) -> dict[int, _core.Buffer]:
+        """Read and verify some of the blocks of the body, together."""
+        ends = [min((number + 1) * BLOCK_BYTES, self.num_bytes) for number in numbers]
+        begins = [number * BLOCK_BYTES for number in numbers]
+        lengths = np.array(ends, np.uint64) - np.array(begins, np.uint64)
+        starts = np.array(begins, np.uint64) + np.uint64(self._start)
+        data = self._source.gather(as_arrow(starts), as_arrow(lengths))
+        found: dict[int, _core.Buffer] = {}
+        at = 0
+        for number, length in zip(numbers, lengths.tolist(), strict=True):
+            found[number] = self._checked(data.slice(at, length), number)
+            at += length
+        return found
+
     def _verified(self, begin: int, end: int) -> _core.Buffer:
         data = self._source.read(self._start + begin, end - begin)
         if len(data) != end - begin:
             raise ValueError("it is truncated")
-        first = begin // BLOCK_BYTES
+        return self._checked(data, begin // BLOCK_BYTES)
+
+    def _checked(self, data: _core.Buffer, first: int) -> _core.Buffer:
+        """Verify blocks from number `first` on."""
         for number, at in enumerate(range(0, len(data), BLOCK_BYTES), first):
             piece = data.slice(at, min(BLOCK_BYTES, len(data) - at))
             if piece.crc32c() != self._checksums[number]:

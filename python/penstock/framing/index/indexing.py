@@ -77,7 +77,7 @@ def _kept(path: str, kept: str, storage: Storage, state: State) -> list[tuple[st
     for folder in reversed(folders) if is_url(path) else folders:  # a local one costs no request
         # Missing, unreadable or invalid: an index can be rebuilt.
         with suppress(OSError, StaleIndexError):
-            found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage)))
+            found.append((folder, sidecar.load(sidecar.path_for(path, folder), storage, state)))
             if is_url(path) and state.is_known and found[-1][1].state == state:
                 break
     found.sort(key=lambda entry: entry[1].state != state)

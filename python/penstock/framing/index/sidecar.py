@@ -27,6 +27,7 @@ from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.contract.format import SkippedRegion
 from penstock.errors import ChangedError, StaleIndexError, UnsupportedError
 from penstock.framing.index import _sections as sections
+from penstock.framing.index._by_ranges import MOST_WHOLE_BYTES, Numbers, positions
 from penstock.framing.index._index_cache import cache_folder, make_room
 from penstock.framing.index._sections import UNKNOWN, Facts, Sections, State
 from penstock.storage.base import Sink, Source, Storage
@@ -107,7 +108,11 @@ class Index:
     @property
     def ends(self) -> np.ndarray:
         """End of each frame in the stream, uint64[num_records]."""
-        return self.starts[1:] if self.gap_ends is None else self.gap_ends
+        if self.gap_ends is not None:
+            return self.gap_ends
+        starts: Any = self.starts  # a `Numbers` stands for an array
+        ends: Any = starts.after_first() if isinstance(starts, Numbers) else starts[1:]
+        return ends
 
     def checksum_at(self, start: int) -> int | None:
         """The checksum of the record that starts at this offset, or None."""
@@ -290,10 +295,18 @@ def discard(data_path: str, *, but_checksums: bool = False) -> None:
             os.unlink(path)
 
 
-def load(path: str, storage: Storage) -> Index:
-    """Read a sidecar. Raises FileNotFoundError, or StaleIndexError if it is incomplete or invalid."""
+def load(path: str, storage: Storage, state: State = UNKNOWN) -> Index:
+    """Read a sidecar. If it was made for this state of an object, a large one is read when it is needed.
+
+    Raises:
+        FileNotFoundError: there is no sidecar.
+        StaleIndexError: it is incomplete or invalid.
+    """
     with _opened(path, storage) as kept:
-        index = _parse(kept)
+        is_of_it = state.is_known and state == kept.facts.state
+        is_large = is_url(path) and kept.num_bytes > MOST_WHOLE_BYTES
+        is_later = is_of_it and is_large and kept.facts.layout == "plain"
+        index = _parse_later(kept) if is_later else _parse(kept)
     with suppress(OSError):
         if isinstance(storage, LocalStorage):
             return replace(index, made_ns=os.stat(path).st_mtime_ns)
@@ -361,6 +374,16 @@ def _parse(kept: Sections) -> Index:
         sample=sample,
         blocks=_numbers(found, "blocks", "<u4", -(-facts.data_bytes >> 20)) if has_blocks else None,
     )
+
+
+def _parse_later(kept: Sections) -> Index:
+    """The index of an object whose sidecar stays as it is: the positions of records are read when they are needed."""
+    facts = kept.facts
+    small = {name: kept.read(name) for name in ("schema", "classes")}
+    schema, classes = (b"" if data is None else data.to_bytes() for data in small.values())
+    starts, checksums = positions(kept)
+    sizes = facts.num_records, facts.data_bytes, facts.plain_bytes, ""
+    return Index(*sizes, starts, checksums, state=facts.state, schema=schema, classes=classes)
 
 
 def _numbers(found: dict[str, _core.Buffer], name: str, kind: str, count: int) -> np.ndarray:

@@ -59,13 +59,13 @@ def clean(
         FileNotFoundError: there is no such folder on this machine.
 
     Example:
-        >>> import os
+        >>> from pathlib import Path
         >>> import penstock as ps
-        >>> os.makedirs("data", exist_ok=True)
-        >>> _ = open("data/.x.tfrecord.0123456789ab.penstock-tmp", "w")
+        >>> Path("data").mkdir()
+        >>> Path("data/.x.tfrecord.0123456789ab.penstock-tmp").touch()
         >>> [left.kind for left in ps.clean("data", remove=True, older_than=0)]
         ['temporary file']
-        >>> os.listdir("data")
+        >>> list(Path("data").iterdir())
         []
     """
     place = os.fspath(folder)

@@ -152,7 +152,9 @@ def _targets(source: Any, paths: list[str], into: str) -> list[str]:
         )
     for path, target in zip(paths, targets, strict=True):
         if target == path or (os.path.exists(target) and os.path.samefile(path, target)):
-            raise ValueError(f"{path} would be written over itself; use in_place=True for that")
+            raise ValueError(
+                f"{shown(path)} would be written over itself; use in_place=True for that"
+            )
     return targets
 
 

@@ -249,6 +249,7 @@ def write_chosen(
         pieces: parts of the records, each of which is written to separate files; empty for one target.
     """
     to = os.fspath(target)
+    refuse_web_target(to)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),
@@ -308,7 +309,6 @@ def _run(
 
 
 def _target_storage(to: str, kind: Format, how: How) -> Storage:
-    refuse_web_target(to)
     storage = storage_of(to, how.target_storage, how.target_storage_options)
     if kind.info.is_folder and not storage.changes_in_place:
         storage.folder_sink(to)  # refuses

@@ -15,19 +15,19 @@ import pyarrow as pa
 from penstock import formats
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.errors import ChangedError, FormatError, SchemaError
+from penstock.errors import ChangedError, FormatError, PenstockError, StorageError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import State, Storage
 from penstock.storage.hidden import JOB_PREFIX
-from penstock.storage.journal import token_of
+from penstock.storage.journal import Made, token_of
 from penstock.storage.store_lock import StoreLock, alone_in
 from penstock.storage.urls import real_path
 from penstock.verbs.check import textindex
 from penstock.verbs.convert.store_journal import StoreJournal
 from penstock.verbs.fields._edit import EditPart, edited
-from penstock.verbs.fields._job import Job
+from penstock.verbs.fields._job import Job, refuse_sources
 from penstock.verbs.fields._rewrite import (
     Work,
     format_name,
@@ -44,6 +44,7 @@ def rewrite_elsewhere(job: Job) -> Summary:
     """Write the shards of a job into a store."""
     if len(set(map(real_path, job.targets))) < len(job.targets):
         raise ValueError("two of the shards would be written to the same file")
+    refuse_sources(job)
     name = f"{JOB_PREFIX}fields-{token_of(chr(0).join(job.targets))}"
     folder = os.path.join(os.path.dirname(job.targets[0]), name)
     with alone_in(job.place, folder, _BUSY, job.targets[0]) as lock:
@@ -63,8 +64,10 @@ def _rewrite_alone(job: Job, folder: str, lock: StoreLock) -> Summary:
     try:
         if todo:
             write_missing(job, work, todo)
-    except (SchemaError, FormatError):
-        journal.undo()  # another run would fail at the same record
+    except StorageError:
+        raise  # another run goes on
+    except (PenstockError, ValueError):
+        journal.undo()  # another run would fail in the same way
         raise
     lock.check()
     journal.forget()
@@ -92,10 +95,9 @@ class _Elsewhere(Work):
         """The shard that is being written, in the journal."""
 
     def count_earlier(self, shard: int) -> None:
-        first, end = (int(n) for n in self._job.dataset.files.firsts[shard : shard + 2])
         made = self._journal.done[shard]
         self.notes.update(dict.fromkeys(made.notes))
-        self.count(shard, end - first, made.num_bytes)
+        self.count(shard, made.num_records, made.num_bytes)
 
     def storage_for(self, shard: int) -> Storage:
         return self._job.place
@@ -157,15 +159,17 @@ class _Elsewhere(Work):
         notes: tuple[str, ...],
     ) -> None:
         """Verify a shard that has its name, and note in the journal that it is finished."""
-        job = self._job
+        job, target = self._job, self._job.targets[part.shard]
+        state = job.place.state(target)
         try:
             self._check_source(part.shard)
             if job.verify:
-                verify_shard(job, old, part, job.targets[part.shard], job.place)
-        except BaseException:
-            job.place.remove(job.targets[part.shard])
+                verify_shard(job, old, part, target, job.place)
+        except (ChangedError, FormatError):
+            if job.place.state(target) == state:  # else it is somebody else's
+                job.place.remove(target)
             raise
-        self._journal.finish(part.shard, num_bytes, notes)
+        self._journal.finish(part.shard, Made(state, num_bytes, num_records, notes=notes))
         self.notes.update(dict.fromkeys(notes))
         job.published(part.shard)
         self.count(part.shard, num_records, num_bytes)

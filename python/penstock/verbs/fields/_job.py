@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from penstock import formats
 from penstock.columns.inferred import has_no_records
 from penstock.datasets.dataset import Dataset
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import SchemaError, UnsupportedError, shown
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
 from penstock.storage.base import Storage
@@ -82,11 +82,16 @@ def _check_names(edit: Edit, known: list[str], path: str) -> None:
             raise SchemaError(message, field=name, file=path, hint=REPLACE_HINT)
 
 
-def _check_targets(job: Job, old: Dataset, todo: list[int]) -> None:
+def refuse_sources(job: Job) -> None:
+    """Raise ValueError if a target is one of the sources."""
     sources = set(map(real_path, job.dataset.paths))
     for target in job.targets:
         if real_path(target) in sources:
-            raise ValueError(f"{target} would be written over itself; use in_place=True")
+            raise ValueError(f"{shown(target)} would be written over itself; use in_place=True")
+
+
+def _check_targets(job: Job, old: Dataset, todo: list[int]) -> None:
+    refuse_sources(job)
     for place, shard in enumerate(todo):
         kind = formats.by_name(old.files.format_name(place))
         refuse_name_of_another_format(kind, old.paths[place], job.targets[shard])

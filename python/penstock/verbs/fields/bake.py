@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.contract.summary import Summary
+from penstock.errors import shown
 from penstock.storage.base import Storage
 from penstock.verbs.fields._baking import baking, bare, left_to_bake, remove_overlays
 from penstock.verbs.fields._change import How, Path, refuse_in_place, rewritten
@@ -59,14 +60,14 @@ def bake_fields(
     place = plain.files.storage
     kept = overlays([paths[shard] for shard in left], storage=place) if left else []
     if not kept and (journal is None or len(left) == len(paths)):
-        raise ValueError(f"{paths[0]} has no overlays")
+        raise ValueError(f"{shown(paths[0])} has no overlays")
     if not kept and journal is not None:
         journal.load()
         journal.forget()  # this was the only step left
         return Summary(paths, len(plain), sum(map(os.path.getsize, paths)))
     # Already baked shards are not opened, because their fields may have other types.
-    shown = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
-    edit = baking(shown, left)
+    overlaid = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
+    edit = baking(overlaid, left)
     how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
     published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
     return rewritten(plain, edit, into, in_place, how, published)

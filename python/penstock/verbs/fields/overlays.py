@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
-from penstock.errors import ChangedError, SchemaError
+from penstock.errors import ChangedError, SchemaError, shown
 from penstock.limits import limits_from
 from penstock.manifests.names import expand, storage_of
 from penstock.overlay.file import (
@@ -77,7 +77,6 @@ def overlays(
     paths, place = _shards(source, storage, storage_options)
     limits = limits_from(None)
     place.look_beside(paths)
-    place.look_beside(paths)
     found: dict[str, list[tuple[str, Overlay]]] = {}
     for path in paths:
         for overlay in find(path, place, limits):
@@ -132,14 +131,13 @@ def remove_overlay(
     """
     paths, place = _shards(source, storage, storage_options)
     place.look_beside(paths)
-    place.look_beside(paths)
     kept_at = [path_of(path, name) for path in paths]
     there = {path for shard in paths for path in paths_of(shard, place)}
     removed = [path for path in kept_at if path in there]
     if not removed:
         # List the names without opening the overlays, since an overlay may be damaged.
         listed = sorted(set(map(name_in, there)))
-        first = paths[0] if len(paths) == 1 else f"none of {len(paths)} files"
+        first = shown(paths[0]) if len(paths) == 1 else f"none of {len(paths)} files"
         raise ValueError(
             f"{first} has {'no' if len(paths) == 1 else 'an'} overlay {name!r}; there are: "
             f"{', '.join(listed) or 'none'}"

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.manifests.manifest import Manifest
 from penstock.manifests.table import GROUP_SHARDS, SCHEMA, TYPES, Footer, digest_of_place
@@ -79,7 +78,15 @@ class TableWriter:
         if len(self._waiting) == GROUP_SHARDS:
             self._flush()
 
-    def finish(self, path: str, schema: pa.Schema, types: str, *, has_overlays: bool) -> None:
+    def finish(
+        self,
+        path: str,
+        schema: pa.Schema,
+        types: str,
+        *,
+        has_overlays: bool,
+        hive: bool | str = False,
+    ) -> None:
         """Write the footer, and give the file its name."""
         if self._waiting:
             self._flush()
@@ -89,6 +96,7 @@ class TableWriter:
             types if types in TYPES else TYPES[0],
             schema,
             self._has_objects,
+            hive,
             has_overlays,
             digest_of_place(path),
             "" if has_overlays else self._facts.hexdigest(),
@@ -124,6 +132,8 @@ class OldRows:
         if self._table is None:
             yield from (None for _ in names)
             return
+        import pyarrow.compute as pc  # slow to import
+
         places: Any = pc.index_in(pa.array(names, pa.string()), value_set=self._paths)
         rows = self._table.take(places.drop_null()).to_pylist()
         found = iter(rows)

@@ -79,8 +79,8 @@ def manifest(
     objects.refuse_web_target(target)
     there = places.storage_of(target, target_storage, target_storage_options)
     old = None if overwrite else _old(target, there)
-    dataset = _opened(source, old, threads, storage, storage_options)
-    files = dataset.files
+    named = _opened(source, old, threads, storage, storage_options)
+    files, hive = named.whole("manifest").files, named.files.hive
     work = _Work(files, target, OldRows(old))
     made = TableWriter(there.sink(target, overwrite=overwrite or old is not None))
     try:
@@ -89,7 +89,10 @@ def manifest(
             if progress is not None:
                 total = made.num_bytes * len(files.paths) // made.num_shards
                 progress(made.num_records, made.num_bytes, total)
-        made.finish(target, files.schema, files.types, has_overlays=files.overlays is not None)
+        if isinstance(hive, str):
+            hive = stored_name(f"{hive}_", target)[:-1]
+        has_overlays = files.overlays is not None
+        made.finish(target, files.schema, files.types, has_overlays=has_overlays, hive=hive)
     except BaseException:
         made.abort()
         raise
@@ -194,13 +197,12 @@ def _opened(
     """The dataset to list. If the source is the old manifest, it is opened by the names of the shards that are still
     there, because those that changed could not be opened through it."""
     if isinstance(source, Dataset):
-        dataset = source.whole("manifest")
-        if dataset.options.raw or dataset.columns is not None:
+        if source.options.raw or source.columns is not None:
             raise UnsupportedError(
                 "a manifest lists whole shards, and this dataset has only some of their columns",
                 hint="open the data without columns= and raw=True",
             )
-        return dataset
+        return source
     if old is not None and _is_name(source) and os.fspath(source) == old.path:
         place = storage_of(source, storage, options)
         for batch in old.groups():

@@ -1,0 +1,55 @@
+"""A scan of objects takes the same memory however much it reads, with the default budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as ps
+from reading import run_python
+from remote.servers.link import link
+from remote.servers.nginx import Nginx
+
+SCAN = """
+import sys
+from pathlib import Path
+import penstock as ps
+
+url, times = sys.argv[1], int(sys.argv[2])
+count = sum(batch.num_rows for batch in ps.open([url] * times).scan())
+lines = Path("/proc/self/status").read_text().splitlines()
+print(count, next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024)
+"""
+MOST_MIB = 300
+RECORDS, RECORD_BYTES = 100, 100_000
+
+
+@pytest.fixture(scope="module")
+def shard(nginx: Nginx) -> str:
+    """The path of a shard of 10 MB on the server. A scan lists it many times."""
+    file = nginx.files / "memory.tfrecord"
+    blobs = [np.random.default_rng(n).bytes(RECORD_BYTES) for n in range(RECORDS)]
+    ps.write(pa.table({"id": range(RECORDS), "data": blobs}), file, index=False, overwrite=True)
+    return "/strong/memory.tfrecord"
+
+
+def peak(url: str, times: int, seconds: int) -> int:
+    count, found = map(int, run_python(SCAN, url, str(times), seconds=seconds).split())
+    assert count == times * RECORDS
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it has no VmHWM")
+def test_a_scan_stays_below_300_mib(nginx: Nginx, shard: str) -> None:
+    """The server answers faster than records are decoded, so all budgets are used up."""
+    assert peak(nginx.endpoint + shard, 60, 120) < MOST_MIB
+
+
+@pytest.mark.stress
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="it has no VmHWM")
+def test_a_scan_of_5_gb_over_a_link_stays_below_300_mib(nginx: Nginx, shard: str) -> None:
+    with link(nginx.endpoint) as far:
+        assert peak(far.endpoint + shard, 500, 1200) < MOST_MIB
