@@ -159,7 +159,8 @@ class ObjectStorage(Storage):
             with self._lock:
                 self._forget_after_fork()
                 opening = self._opening.get(path)
-                if path in self._states or (opening is not None and opening[2] >= size):
+                # What is on its way is used, unless it is a small part.
+                if path in self._states or (opening is not None and 2 * opening[2] >= size):
                     is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:
