@@ -5,12 +5,10 @@ A source that is read in order reads ahead, in blocks. All blocks that wait to b
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +16,10 @@ import numpy as np
 from penstock import _core
 from penstock.columns.numbers import as_numpy
 from penstock.engine.locks import Lock
-from penstock.errors import ChangedError, StorageError, UnsupportedError, shown
+from penstock.errors import shown
 from penstock.storage._identity import numbers_of
 from penstock.storage._object_announced import PIECE_BYTES, Announced, Coming, merged
+from penstock.storage._object_errors import translated
 from penstock.storage.base import FileState, Source, Storage
 
 if TYPE_CHECKING:
@@ -43,46 +42,6 @@ _LEAST_WINDOW = 64 << 10
 _NS_PER_MS = 1_000_000
 _TAIL_BYTES = 64 << 10
 """So much is requested together when the last bytes of an object are read."""
-
-
-@contextmanager
-def translated(path: str, *, is_open: bool = False) -> Generator[None]:
-    """Convert errors of the client. `is_open`: the object was there before."""
-    try:
-        yield
-    except _core.StoreError as error:
-        raise _translated(error.args, path, is_open=is_open) from None
-
-
-def _translated(facts: Sequence[Any], path: str, *, is_open: bool) -> Exception:
-    kind, message, _, start, end, tries, seconds = facts
-    name = shown(path)
-    if kind == "missing":
-        if not is_open:
-            return FileNotFoundError(errno.ENOENT, "no such object", name)
-        return ChangedError(
-            "the object was removed while it was open",
-            file=name,
-            hint="put it back and open the data again",
-        )
-    if kind == "changed":
-        return ChangedError(
-            "the object was changed or replaced while it was open",
-            file=name,
-            hint="open the data again",
-        )
-    if kind == "exists":
-        return FileExistsError(errno.EEXIST, "the object exists", name)
-    if kind == "unsupported":
-        return UnsupportedError(message, file=name)
-    hint = None
-    if kind == "denied":
-        hint = "credentials in the environment, or storage_options="
-    where = "" if end is None else f" at bytes {start} to {end}"
-    how_often = "" if not tries else f" ({tries} attempt{'s' * (tries > 1)} in {seconds:.1f} s)"
-    error = StorageError(f"the store failed{where}{how_often}: {message}", file=name, hint=hint)
-    error.errno = errno.EACCES if kind == "denied" else None
-    return error
 
 
 class Claim:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from penstock.engine.locks import Lock
+from penstock.formats.parquet._footer import ColumnChunk
 from penstock.storage.base import Source
 
 _MOST_GROUPS = 8
+_PADDING_BYTES = 100
+"""After a column, pyarrow reads a few bytes more of files of old programs."""
 
 Names = tuple[str, ...]
-Ranges = Callable[[int, Sequence[str]], tuple[list[int], list[int]]]
-"""The starts and lengths of the columns of a row group."""
+Range = tuple[int, int]
+"""The start and the end of bytes in the file."""
 
 
 class Ahead:
     """The row groups that were requested and not read yet."""
 
-    def __init__(self, source: Source, num_groups: int, ranges: Ranges) -> None:
+    def __init__(
+        self,
+        source: Source,
+        num_groups: int,
+        ranges: Callable[[int, Sequence[str]], Sequence[Range]],
+    ) -> None:
         self._source = source
         self._num_groups = num_groups
         self._ranges = ranges
@@ -32,7 +41,7 @@ class Ahead:
             for number in range(group, min(group + _MOST_GROUPS, self._num_groups)):
                 if (number, names) in self._begun:
                     continue
-                held = self._source.want(*self._ranges(number, names))
+                held = wanted(self._source, self._ranges(number, names))
                 if held is None:
                     break
                 self._coming[number, names] = held
@@ -41,3 +50,23 @@ class Ahead:
                 if number < group - _MOST_GROUPS:
                     del self._coming[number, others]  # left out by who reads
             return self._coming.pop((group, names), None)
+
+
+def ranges_of(columns: Sequence[ColumnChunk], end: int) -> list[Range]:
+    """The bytes of columns, as the footer states them. The data of the file ends at `end`."""
+    return [
+        (column.start, min(column.end + _PADDING_BYTES, end))
+        for column in columns
+        if 0 <= column.start < column.end <= end
+    ]
+
+
+def wanted(source: Source, ranges: Sequence[Range]) -> Sequence[object] | None:
+    """See `Source.want`."""
+    return source.want([start for start, _ in ranges], [end - start for start, end in ranges])
+
+
+def holding(batches: Iterator[Any], held: object) -> Iterator[Any]:
+    """Yield the batches, and hold what was requested for them meanwhile."""
+    yield from batches
+    del held

@@ -41,7 +41,7 @@ from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
-from penstock.formats.parquet._ahead import Ahead
+from penstock.formats.parquet._ahead import Ahead, holding, ranges_of, wanted
 from penstock.formats.parquet._cursors import Cursor, Cursors
 from penstock.formats.parquet._footer import (
     ColumnChunk,
@@ -82,7 +82,6 @@ pages, because that costs little."""
 _BUFFER_BYTES = 1 << 18
 _TOGETHER_BYTES = 128 << 20
 """Up to this size, a row group of an object store is read with few requests."""
-_PADDING_BYTES = 100
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""
 _SUMMARIES = ("_metadata", "_common_metadata")
@@ -277,20 +276,11 @@ class ParquetReader(Reader):
             self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups, self._ranges)
         return self._ahead is not None
 
-    def _ranges(self, group: int, names: Sequence[str]) -> tuple[list[int], list[int]]:
-        """The starts and lengths of the columns of a row group, as the footer states them."""
+    def _ranges(self, group: int, names: Sequence[str]) -> list[tuple[int, int]]:
         described = self._metadata.schema
-        size = self._data_end
-        wanted = [
-            column
-            for number, column in enumerate(self._columns_of(group))
-            if described.column(number).path.partition(".")[0] in names
-            and 0 <= column.start < column.end <= size
-        ]
-        # After a column, pyarrow reads a few bytes more of files of old programs.
-        ends = [min(column.end + _PADDING_BYTES, size) for column in wanted]
-        starts = [column.start for column in wanted]
-        return starts, [end - start for start, end in zip(starts, ends, strict=True)]
+        columns = enumerate(self._columns_of(group))
+        asked = [c for n, c in columns if described.column(n).path.partition(".")[0] in names]
+        return ranges_of(asked, self._data_end)
 
     def want(self, records: np.ndarray, columns: Projection) -> Sequence[object] | None:
         if not self._bytes.source.announces:
@@ -298,11 +288,7 @@ class ParquetReader(Reader):
         names = projected(self.schema, columns, self._path).names
         places = np.searchsorted(np.asarray(self._starts), records, side="right") - 1
         groups = dict.fromkeys(self._parts[place].group for place in np.unique(places))
-        ranges = [self._ranges(group, names) for group in groups]
-        return self._bytes.source.want(
-            [start for starts, _ in ranges for start in starts],
-            [length for _, lengths in ranges for length in lengths],
-        )
+        return wanted(self._bytes.source, [r for g in groups for r in self._ranges(g, names)])
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], np.ndarray]]:
         """Yield all records in one pair, so that no row group is decoded twice."""
@@ -466,7 +452,7 @@ class ParquetReader(Reader):
         )
         rows = self._metadata.row_group(part.group).num_rows
         held = None if self._ahead is None else self._ahead.begin(part.group, tuple(stored.names))
-        columns = (_columns(batch, stored, self._path) for batch in _holding(batches, held))
+        columns = (_columns(batch, stored, self._path) for batch in holding(batches, held))
         return Cursor(columns, rows, stored, self._path)
 
     def close(self) -> None:
@@ -484,12 +470,6 @@ def _has_depth_limit() -> bool:
     import pyarrow.parquet as pq
 
     return "schema_depth_limit" in inspect.signature(pq.ParquetFile.__init__).parameters
-
-
-def _holding(batches: Iterator[Any], held: object) -> Iterator[Any]:
-    """Yield the batches, and hold what was requested for them meanwhile."""
-    yield from batches
-    del held
 
 
 def _columns(batch: Any, schema: Any, path: str) -> Any:
