@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +12,6 @@ from penstock.contract.format import Options, SkippedRegion
 from penstock.datasets.files import Files
 
 _OF_ONE_RECORD = re.compile(r"record \d+: ")
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One file of a dataset."""
-
-    path: str
-    format: str
-    num_records: int
-    num_bytes: int
 
 
 class Skipped:

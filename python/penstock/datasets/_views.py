@@ -36,7 +36,7 @@ class ViewFiles(Files):
     """Files with the records of a view. They share open files and caches with the files that they are made of."""
 
     def __init__(self, base: Files, view: View) -> None:
-        self.__dict__.update(vars(base))
+        vars(self).update(vars(base))
         self.base = base
         self.view: Any = view
         self._firsts = None

@@ -18,12 +18,13 @@ from penstock.datasets._as_dicts import dicts_of
 from penstock.datasets._chosen import ByCondition, ByNumber, readable
 from penstock.datasets._computed import Computed, checked
 from penstock.datasets._manifest_files import ManifestFiles
-from penstock.datasets._opened import Opened, Shard, Skipped, check_are_names
+from penstock.datasets._opened import Opened, Skipped, check_are_names
 from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
+from penstock.datasets.shard import Shard
 from penstock.datasets.take import take
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count

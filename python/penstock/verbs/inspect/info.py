@@ -12,9 +12,10 @@ from rich.text import Text
 
 from penstock import describe, formats
 from penstock.contract.format import Reader
-from penstock.datasets.dataset import Dataset, Shard
+from penstock.datasets.dataset import Dataset
 from penstock.datasets.files import Types
 from penstock.datasets.open import opened
+from penstock.datasets.shard import Shard
 from penstock.framing.index import sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.printing import tables
