@@ -34,7 +34,7 @@ WRITE_BYTES = 1 << 20
 _MOST_FAILURES = 16
 
 
-class _Failures:
+class Failures:
     """The last errors that reading for pyarrow raised, by path, because pyarrow may replace an error of its file by one
     that has only its text."""
 
@@ -58,12 +58,12 @@ class _Failures:
         """The error of the file whose text is in an error of pyarrow."""
         with self._lock:
             found = self._last.get(path)
-            if found is None or type(found).__name__ not in str(error):
-                return None
-            return self._last.pop(path)
+        # It stays for other threads, whose reads of the file failed, too.
+        return copy(found) if found is not None and type(found).__name__ in str(error) else None
 
 
-_FAILURES = _Failures()
+FAILURES = Failures()
+"""Those of this process."""
 
 
 @contextmanager
@@ -73,7 +73,7 @@ def translated(path: str) -> Generator[None, None, None]:
         with _translated(path):
             yield
     except FormatError as error:
-        if error.__cause__ is None or (cause := _FAILURES.behind(error.__cause__, path)) is None:
+        if error.__cause__ is None or (cause := FAILURES.behind(error.__cause__, path)) is None:
             raise
         raise cause from None
 
@@ -156,7 +156,7 @@ class PositionedFile:
         length = left if length < 0 else min(length, left)
         if length == 0:
             return b""
-        with _FAILURES.noted(self._source.path):
+        with FAILURES.noted(self._source.path):
             data = self._source.read(self._at, length).to_bytes()
         self._at += len(data)
         return data
@@ -254,7 +254,7 @@ class Splice:
             start, left = self._ranges.pop()
             count = left if length < 0 else min(length, left)
             if count:
-                with _FAILURES.noted(self._data.source.path):
+                with FAILURES.noted(self._data.source.path):
                     parts.append(self._data.range(start, count))
             if count < left:
                 self._ranges.append((start + count, left - count))
