@@ -63,8 +63,9 @@ def no_such_profile() -> Case:
 
     def advised() -> None:
         assert opened(aws_profile="dev") == [1, 2, 3]
-        os.environ["AWS_PROFILE"] = "dev"
-        assert opened() == [1, 2, 3]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_PROFILE", "dev")
+            assert opened() == [1, 2, 3]
 
     return Case(here(lambda: opened(aws_profile="other")), here(advised))
 
