@@ -37,8 +37,8 @@ def outcome(path: str | Path, **options: Any) -> tuple[str, Any]:
             warnings.simplefilter("ignore")
             ds = ps.open(path, index="never", **options)
             table = ds.to_table()
-            names = [name for name in table.schema.names if name != "__url__"]
-            return "read", (len(ds), table.select(names).to_pydict())
+            columns = zip(table.schema.names, table.columns, strict=True)
+            return "read", (len(ds), [(n, c.to_pylist()) for n, c in columns if n != "__url__"])
     except ps.PenstockError as error:
         place = str(error.file)
         assert place == str(path), f"{error!r} names {place}"
