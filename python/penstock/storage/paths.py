@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
+from penstock.storage._numbered_sets import COUNTED, complete, numbered
 from penstock.storage._object_names import (
     has_signs,
     is_folder_name,
@@ -26,7 +27,7 @@ from penstock.storage.folder import holds_images, is_companion
 from penstock.storage.hidden import is_own
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
-from penstock.storage.shard_lists import MOST_NAMES, ShardList, braces, has_braces, shard_list
+from penstock.storage.shard_lists import ShardList, braces, has_braces, shard_list
 from penstock.storage.skipped import (
     BROKEN_LINK,
     CYCLE,
@@ -39,9 +40,6 @@ from penstock.storage.skipped import (
     why_not_data,
 )
 from penstock.storage.urls import is_url
-
-_COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
-_OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 
 
 class Expanded(NamedTuple):
@@ -142,17 +140,19 @@ def _expand_elsewhere(path: str, how: _How) -> list[str]:
     """The files that a name means if they are not on this machine. A name without signs is trusted: nothing is requested
     to see whether the file exists."""
     storage = how.storage
-    counted = _COUNTED.match(path)
+    counted = COUNTED.match(path)
     if counted is not None and counted["count"] != "*":
-        return _numbered(path, counted)
+        return numbered(path, counted)
     if counted is not None:
         stem, rest = counted["stem"], counted["rest"]
         fellow = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(rest)}")
         listed = matching_objects(f"{stem}-*-of-*{rest}", storage, how.skipped)
         found = [name for name in listed if fellow.fullmatch(name)]
+        if not found and storage.exists(path):
+            return [path]  # the name of an object has such letters
         if not found:
             raise FileNotFoundError(f"{path}: no object matches")
-        return _complete(found)
+        return complete(found)
     if (named := _listed(path, how)) is not None:
         return named
     if is_object_pattern(path):
@@ -196,7 +196,7 @@ def _expand_one(path: str, how: _How) -> list[str]:
         return _in_folder(path, how)
     if how.storage.exists(path):
         return [path]
-    counted = _COUNTED.match(path)
+    counted = COUNTED.match(path)
     if counted is not None:
         return _counted(path, counted)
     if not is_pattern(path):
@@ -307,7 +307,7 @@ def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
 
 def _one_set(paths: list[str], how: _How) -> list[str]:
     """The files of a folder or a pattern, without indexes, as one set. Numbered sets must be complete."""
-    paths = _complete(_without_indexes(without_manifests(paths, how.storage, how.skipped), how))
+    paths = complete(_without_indexes(without_manifests(paths, how.storage, how.skipped), how))
     how.sets.append(paths)
     return paths
 
@@ -357,53 +357,14 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
         found = sorted(path for path in named if fellow.fullmatch(path))
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
-        return _complete(found)
-    names = _numbered(path, match)
+        return complete(found)
+    names = numbered(path, match)
     for name in names:
         if not os.path.exists(name):
             raise FileNotFoundError(
                 errno.ENOENT, f"no such file, although {path} includes it", name
             )
     return names
-
-
-def _numbered(path: str, match: re.Match[str]) -> list[str]:
-    """The names of a numbered set, `name@N`."""
-    stem, total, rest = match["stem"], int(match["count"]), match["rest"]
-    if not 0 < total <= MOST_NAMES:
-        raise FileNotFoundError(
-            f"{path}: no such file (a set of shards has 1 to {MOST_NAMES} of them)"
-        )
-    width = max(5, len(str(total)))
-    return [f"{stem}-{n:0{width}}-of-{total:0{width}}{rest}" for n in range(total)]
-
-
-def _complete(paths: list[str]) -> list[str]:
-    """Check that no numbered set lacks a shard, and that no two sets have the same name (one may be left over from an
-    earlier write). Returns the paths."""
-    sets: dict[tuple[str, str], dict[int, set[int]]] = {}
-    for path in paths:
-        match = _OF.search(os.path.basename(path))
-        if match is not None:
-            at = path.rindex(match[0])
-            name = path[:at], path[at + len(match[0]) :]
-            sets.setdefault(name, {}).setdefault(int(match[2]), set()).add(int(match[1]))
-    for (front, back), counts in sets.items():
-        named = [f"{front}@{total}{back}" for total in sorted(counts)]
-        if len(named) > 1:
-            raise ValueError(
-                f"{' and '.join(named)} are {len(named)} sets with the same name, perhaps left over from an earlier "
-                "write; open one of them"
-            )
-        ((total, present),) = counts.items()
-        missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []
-        if missing and "*" not in front + back:
-            many = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
-            raise FileNotFoundError(
-                f"{named[0]}: shard {missing[0]} of {total} is missing{many}; "
-                "to read only some shards, pass a list of files"
-            )
-    return paths
 
 
 _INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")
