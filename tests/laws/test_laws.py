@@ -324,6 +324,7 @@ def test_a_file_without_records_is_valid(fmt: Format, place: Place) -> None:
     assert len(dataset) == 0
     assert sum(batch.num_rows for batch in dataset.scan()) == 0
     assert dataset.take([]).num_rows == 0
+    assert dataset.to_table([]).num_rows == 0
 
 
 @per_format

@@ -194,7 +194,7 @@ class Dataset(Opened):
             if left == 0:
                 break
         schema = self.schema if columns is None else pa.schema(map(self.schema.field, columns))
-        return pa.Table.from_batches(batches, schema if schema.names else None)
+        return pa.Table.from_batches(batches, schema if schema.names or not batches else None)
 
     def count(self, where: Where | None = None, reads: Sequence[str] | None = None) -> int:
         """Return the number of records, or of those for which a condition holds; see `filter`. Without a condition this

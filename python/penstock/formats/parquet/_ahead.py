@@ -21,27 +21,23 @@ Range = tuple[int, int]
 class Ahead:
     """The row groups that were requested and not read yet."""
 
-    def __init__(
-        self,
-        source: Source,
-        num_groups: int,
-        ranges: Callable[[int, Sequence[str]], Sequence[Range]],
-    ) -> None:
+    def __init__(self, source: Source, num_groups: int) -> None:
         self._source = source
         self._num_groups = num_groups
-        self._ranges = ranges
         self._coming: dict[tuple[int, Names], Sequence[object]] = {}
         self._begun: set[tuple[int, Names]] = set()
         self._lock = Lock()
 
-    def begin(self, group: int, names: Names) -> Sequence[object] | None:
+    def begin(
+        self, group: int, names: Names, ranges: Callable[[int, Sequence[str]], Sequence[Range]]
+    ) -> Sequence[object] | None:
         """Request columns of a row group, and of those after it as far as there is room. The caller holds the result
-        until it has read the group."""
+        until it has read the group. `ranges` returns the bytes of columns of a row group."""
         with self._lock:
             for number in range(group, min(group + _MOST_GROUPS, self._num_groups)):
                 if (number, names) in self._begun:
                     continue
-                held = wanted(self._source, self._ranges(number, names))
+                held = wanted(self._source, ranges(number, names))
                 if held is None:
                     break
                 self._coming[number, names] = held

@@ -273,7 +273,7 @@ class ParquetReader(Reader):
 
     def reads_ahead(self) -> bool:
         if self._bytes.source.announces:
-            self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups, self._ranges)
+            self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups)
         return self._ahead is not None
 
     def _ranges(self, group: int, names: Sequence[str]) -> list[tuple[int, int]]:
@@ -451,7 +451,8 @@ class ParquetReader(Reader):
             part.step, row_groups=[part.group], columns=names, use_threads=False
         )
         rows = self._metadata.row_group(part.group).num_rows
-        held = None if self._ahead is None else self._ahead.begin(part.group, tuple(stored.names))
+        wanted_names, ahead = tuple(stored.names), self._ahead
+        held = None if ahead is None else ahead.begin(part.group, wanted_names, self._ranges)
         columns = (_columns(batch, stored, self._path) for batch in holding(batches, held))
         return Cursor(columns, rows, stored, self._path)
 
