@@ -14,7 +14,8 @@ from typing import Protocol
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.storage._cache_files import BLOCK_BYTES, Block
-from penstock.storage._object_source import AHEAD, Claim, ObjectSource, translated
+from penstock.storage._object_errors import translated
+from penstock.storage._object_source import AHEAD, Claim, ObjectSource
 from penstock.storage.base import Source
 
 _MOST_AHEAD = 8

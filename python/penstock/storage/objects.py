@@ -23,6 +23,7 @@ from penstock.storage._aws_profiles import resolved
 from penstock.storage._cached import CachedObjects
 from penstock.storage._left import Leftover
 from penstock.storage._listings import Listings
+from penstock.storage._object_errors import translated
 from penstock.storage._object_sink import NOTE_BYTES, ObjectSink, StreamedSink, give_up, noted
 from penstock.storage._object_source import (
     AHEAD,
@@ -32,7 +33,6 @@ from penstock.storage._object_source import (
     identity_of,
     object_state,
     state_of,
-    translated,
 )
 from penstock.storage.base import FileState, Sink, Source, State, Storage, Traffic
 from penstock.storage.cache import Cache
