@@ -52,6 +52,7 @@ from penstock.storage.cache import (
     CachedFolder as CachedFolder,
     CacheUsage as CacheUsage,
 )
+from penstock.storage.pipes import Pipe as Pipe
 from penstock.storage.skipped import SkippedFile as SkippedFile
 from penstock.verbs.append.append import append as append
 from penstock.verbs.check.clean import Left as Left, clean as clean

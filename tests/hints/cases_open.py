@@ -196,6 +196,7 @@ def pipe() -> Case:
 
     def opened() -> None:
         assert [record["n"] for record in rows("a.tar")] == [1, 2]
+        assert [record["n"] for record in rows(ps.Pipe(["cat", "a.tar"]))] == [1, 2]
 
     return Case(lambda: rows("pipe:cat a.tar"), opened)
 
@@ -287,7 +288,7 @@ CASES: Cases = {
     "'leave it out: open(..., columns=[...])'": pickles,
     "'open(..., damage=\"skip\"), or schema='": damaged_types,
     "'open it without raw=True'": raw_of_columns,
-    "'open(...) the files it reads'": pipe,
+    '\'open(...) the files it reads, or open(ps.Pipe(["gsutil", "cat", …])), a list of arguments\'': pipe,
     "'open(...) with a list of the shards themselves'": list_that_leads_out,
     "\"write the table with ',' between its columns, or as Parquet or JSON lines\"": semicolons,
     '\'give one of the two another name, or open(..., table="", other_files="ignore")\'': (

@@ -344,7 +344,7 @@ def killed_again_and_again(rounds: int, place: str, options: dict[str, str], fol
         assert on_disk <= most + 4 * 8 * MIB
     ds = ps.open(f"{place}/x@3.tfrecord", storage_options=options, cache=cache)
     assert sorted(epoch(ps.Loader(ds, batch_size=32))) == NUMBERS
-    assert ds.files.storage.cached.counts.filled + ds.files.storage.cached.counts.hits > 0
+    assert ds.files.storage.traffic().num_cache_hits > 0
     assert 0 < cache.usage().num_bytes <= most
 
 

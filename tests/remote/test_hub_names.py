@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.storage._foreign import ForeignStorage
 from remote.servers.hub import Hub, hub
 
 NAME = "some/set"
@@ -93,10 +94,13 @@ def test_a_cache_keeps_files_of_a_hub(server: Hub, tmp_path: Path) -> None:
     ds = ps.open(f"{BASE}/data/*.parquet", cache=cache)
     assert ds.to_table()["id"].to_pylist() == list(range(COUNT))
     assert cache.usage().folders[0].address.endswith("/data")
-    before = ds.files.storage.cached.counts.misses
+    storage = ds.files.storage
+    assert isinstance(storage, ForeignStorage) and storage.cached is not None
+    before = storage.cached.counts.misses
     assert ds.to_table()["id"].to_pylist() == list(range(COUNT))
-    assert ds.files.storage.cached.counts.misses == before
-    assert pickle.loads(pickle.dumps(ds)).files.storage.cached.cache.folder == cache.folder
+    assert storage.cached.counts.misses == before
+    again: Any = pickle.loads(pickle.dumps(ds))
+    assert again.files.storage.cached.cache.folder == cache.folder
     server.put(NAME, files(tmp_path, first=1000))
     assert ps.open(f"{BASE}/data/*.parquet", cache=cache).to_table()["id"][0].as_py() == 1000
 

@@ -79,7 +79,7 @@ class Seen:
     def found(self) -> list[str]:
         """Where a secret is, in short."""
         return [
-            f"{secret}: …{text[max(0, text.index(secret) - 150) : text.index(secret) + 50]}…"
+            f"{secret}: …{text[max(0, text.index(secret) - 80) : text.index(secret) + 20]}…"
             for text in self.texts
             for secret in PLANTED
             if secret in text

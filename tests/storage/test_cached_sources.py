@@ -9,7 +9,7 @@ import resource
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -288,7 +288,7 @@ def test_a_set_larger_than_the_cache_keeps_what_is_there(tmp_path: Path) -> None
 
 
 @contextmanager
-def files_of_at_most(num_bytes: int) -> Iterator[None]:
+def files_of_at_most(num_bytes: int) -> Generator[None]:
     """Let the system refuse to write longer files, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))

@@ -11,7 +11,6 @@ botocore's, if it is installed. The client asks for credentials again before the
 
 from __future__ import annotations
 
-import configparser
 import os
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -161,6 +160,8 @@ def _files() -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, Mapping[str,
 
 def _read(path: str) -> Mapping[str, Mapping[str, str]]:
     """The sections of a file; none if it is missing."""
+    import configparser  # only readers of S3 need it
+
     parser = configparser.RawConfigParser(default_section="", strict=False)
     try:
         with open(path, encoding="utf-8") as file:

@@ -159,7 +159,8 @@ class ObjectStorage(Storage):
             with self._lock:
                 self._forget_after_fork()
                 opening = self._opening.get(path)
-                if path in self._states or (opening is not None and opening[2] >= size):
+                # A little more than what was asked for is no reason to ask for all again.
+                if path in self._states or (opening is not None and 2 * opening[2] > size):
                     is_begun = True
                     continue
             if (claim := AHEAD.claim(size)) is None:

@@ -128,7 +128,7 @@ def _expand_text(path: str, how: _How) -> list[str]:
     if path.startswith("pipe:"):
         raise UnsupportedError(
             "pipe: would run a command, which penstock never does",
-            hint="open(...) the files it reads",
+            hint='open(...) the files it reads, or open(ps.Pipe(["gsutil", "cat", …])), a list of arguments',
         )
     if "::" in path:
         parts = path.split("::")

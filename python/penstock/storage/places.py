@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from penstock.storage.base import Storage
 from penstock.storage.cache import Cache
 from penstock.storage.local import LocalStorage
 from penstock.storage.objects import storage_for, texts
+from penstock.storage.pipes import Pipe, PipeStorage, pipes_in
 
 
 def storage_of(
@@ -30,6 +32,8 @@ def storage_of(
         TypeError: it is no storage.
         ValueError: there are options for a storage that already has its own.
     """
+    if pipes := list(pipes_in(source)):
+        return _of_pipes(source, pipes)
     if storage is None and any(name.startswith("hf://") for name in texts(source)):
         return _of_hub(source, options, cache)
     if storage is None:
@@ -39,6 +43,12 @@ def storage_of(
             "storage_options= are for names such as s3://bucket/key; pass storage= or storage_options=, not both"
         )
     return adapted(storage)
+
+
+def _of_pipes(source: Any, pipes: list[Pipe]) -> Storage:
+    if len(pipes) != sum(1 for _ in texts(source)):
+        raise ValueError("a ps.Pipe and names of files cannot be opened together")
+    return PipeStorage({os.fspath(pipe): pipe.arguments for pipe in pipes})
 
 
 def _of_hub(source: Any, options: Mapping[str, Any] | None, cache: Cache | None) -> Storage:

@@ -43,7 +43,7 @@ class StorageOptions(Mapping[str, str]):
         self._deadline = _seconds(self._values.pop(_DEADLINE, None))
 
     @property
-    def times(self) -> dict[str, float]:
+    def times(self) -> dict[str, Any]:
         """How long the client waits, as it takes it: for one piece of work, and for the next byte."""
         if self._deadline is None:
             return {}

@@ -28,6 +28,8 @@ from penstock.storage.base import Source
 from penstock.storage.local import LocalSource
 
 _SAMPLES = 64
+_MOST_SAMPLES = 4096
+"""The same for small objects, which are read whole."""
 _COMPARED_BYTES = 1 << 30
 """Up to this size, a file is read completely if its headers are not enough to compare it with the index."""
 _FRONT_BYTES = 64 << 20
@@ -90,11 +92,25 @@ def fits(index: Index, source: Source, framing: Framing) -> bool:
 def _agreeing(index: Index, source: Source, framing: Framing) -> float:
     """The share of sampled records that are where the index says; 0 if there are no records."""
     records = _spread(index.num_records, _SAMPLES)
-    read = (
-        source.read if source.storage is None else _read_together(index, source, framing, records)
-    )
+    read: Read = source.read
+    if source.storage is not None and source.size <= _REMOTE_BYTES:
+        records = _spread(index.num_records, _MOST_SAMPLES)
+        read = _read_whole(source)
+    elif source.storage is not None:
+        read = _read_together(index, source, framing, records)
     agreeing = sum(_agrees(index, source, framing, record, read) for record in records)
     return agreeing / max(len(records), 1)
+
+
+def _read_whole(source: Source) -> Read:
+    """Read a small file by one request."""
+    whole = source.read(0, source.size)
+
+    def read(start: int, length: int) -> _core.Buffer:
+        start = min(start, len(whole))
+        return whole.slice(start, min(length, len(whole) - start))
+
+    return read
 
 
 def _read_together(index: Index, source: Source, framing: Framing, records: list[int]) -> Read:

@@ -11,7 +11,7 @@ from typing import Any
 from penstock import describe, formats
 from penstock.contract.format import Options
 from penstock.contract.regions import DAMAGE, DIFFERS, Region, damaged, in_order, padding
-from penstock.errors import PenstockError, RecordIndexError
+from penstock.errors import PenstockError, RecordIndexError, shown
 from penstock.limits import Limits, checked_count, limits_from
 from penstock.manifests.names import expand, storage_of
 from penstock.storage.base import Source, Storage
@@ -139,9 +139,9 @@ def layout(
         fmt = formats.of(opened) if format is None else formats.by_name(format)
         fmt.own_options(options)  # raises for an unknown option
         found = complete(fmt.layout(opened, record, options), opened)
-        return Layout(path, fmt.info.name, opened.size, record, tuple(found))
+        return Layout(shown(path), fmt.info.name, opened.size, record, tuple(found))
     except PenstockError as error:
-        raise error.at(file=path) from None
+        raise error.at(file=shown(path)) from None
     finally:
         opened.close()
 
