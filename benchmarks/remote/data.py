@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
-from benchmarks.remote.where import PER_SHARD, RECORD_BYTES, SHARDS, Where
+from benchmarks.remote.where import PER_SHARD, RECORD_BYTES, REGION, SHARDS, Where
 from remote.servers.s3 import S3
 
 
@@ -53,6 +53,15 @@ def store(
     writer.close()
     client.put(f"{where.bucket}/one/one.parquet", (local / "one.parquet").read_bytes())
     (local / "one.parquet").unlink()
+    # The indexes were made before the upload. So they take the state of the objects, as users do it.
+    options = {
+        "aws_endpoint_url": where.endpoint,
+        "aws_region": REGION,
+        "aws_allow_http": "true",
+        "aws_access_key_id": where.key_id,
+        "aws_secret_access_key": where.secret,
+    }
+    ps.index([f"s3://{where.bucket}/{n}" for n in where.names("tfrecord")], storage_options=options)
     problems = {name: words for name in ("lance", "mds") if (words := run(name))}
     for file in sorted((scratch / "mds").glob("*")):
         client.put(f"{where.bucket}/mds/{file.name}", file.read_bytes())
