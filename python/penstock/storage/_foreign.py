@@ -27,6 +27,7 @@ from penstock.storage.base import Sink, Source, Storage, Traffic
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
 from penstock.storage.storage_options import refuse_secrets
+from penstock.storage.store_folder import StoreFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,6 +131,8 @@ class ForeignStorage(Storage):
                 file=shown(path),
                 hint="leave out mmap=True",
             )
+        if path.endswith("/"):
+            return StoreFolder(self, path)
         source = ForeignSource(self, path)
         return source if self.cached is None else self.cached.view(source, path)
 

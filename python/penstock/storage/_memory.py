@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from penstock import _core
 from penstock.storage.base import Source, State, Storage
 from penstock.storage.hidden import is_own
+from penstock.storage.store_folder import StoreFolder
 
 
 class MemorySource(Source):
@@ -36,7 +37,9 @@ class MemoryStorage(Storage):
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = dict(files or {})
 
-    def source(self, path: str, *, mmap: bool = False) -> MemorySource:
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        if path.endswith("/"):
+            return StoreFolder(self, path)
         if path not in self.files:
             raise FileNotFoundError(path)
         return MemorySource(path, self.files[path])

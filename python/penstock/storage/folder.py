@@ -11,7 +11,7 @@ images and classes may begin with `_`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -44,11 +44,15 @@ COMPANION_ENDINGS = (
 )  # fmt: skip
 
 
+def _may_be_companion(path: str) -> bool:
+    stem, ending = os.path.splitext(os.path.basename(path).lower())
+    return ending in COMPANION_ENDINGS or (not ending and stem in COMPANION_STEMS)
+
+
 def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
     """Whether a file next to data is accompanying text, by its name and its first bytes. A damaged data file is not
     accompanying text. `read` returns the first n bytes of the file."""
-    stem, ending = os.path.splitext(os.path.basename(path).lower())
-    if ending not in COMPANION_ENDINGS and (ending or stem not in COMPANION_STEMS):
+    if not _may_be_companion(path):
         return False
     head = read(LOOK_BYTES)
     return not head or is_text(head)
@@ -99,12 +103,11 @@ def holds_images(path: str) -> bool:
     deeper.sort()
     if not tables:
         return any(is_image_name(_first_file(folder, 1) or "") for folder in deeper[:1000])
-    return _are_labels(tables, deeper)
+    return are_labels(tables, (_first_file(folder, Limits().nesting) for folder in deeper))
 
 
-def _are_labels(tables: list[str], folders: list[str]) -> bool:
-    """Whether the tables are labels of images in the folders."""
-    firsts = (_first_file(folder, Limits().nesting) for folder in folders)
+def are_labels(tables: Sequence[str], firsts: Iterable[str | None]) -> bool:
+    """Whether tables are labels of images in folders. `firsts` has the name of the first file of each folder."""
     first = next((name for name in firsts if name is not None), None)
     if first is not None:
         return is_image_name(first)
@@ -130,14 +133,20 @@ def _is_beside(entry: os.DirEntry[str]) -> bool:
     return entry.is_file() and not is_image_name(entry.name) and goes_with_images(entry.path)
 
 
-def goes_with_images(path: str) -> bool:
-    """Whether a file in a folder of images is accompanying text. A table of labels is not."""
+def goes_with_images(path: str, read: Callable[[int], bytes] | None = None) -> bool:
+    """Whether a file in a folder of images is accompanying text. A table of labels is not. `read` returns its first
+    bytes; None reads a file of this machine."""
 
     def first_bytes(length: int) -> bytes:
         with open(path, "rb") as file:
             return file.read(length)
 
-    return not path.lower().endswith(TABLE_ENDINGS) and is_companion(path, first_bytes)
+    return goes_with_images_by_name(path) and is_companion(path, read or first_bytes)
+
+
+def goes_with_images_by_name(path: str) -> bool:
+    """Whether a file may be accompanying text, by its name."""
+    return not path.lower().endswith(TABLE_ENDINGS) and _may_be_companion(path)
 
 
 def size_of(path: str) -> int:
@@ -236,6 +245,9 @@ class Folder(Source):
         self.entries = sorted(self._walk(self.path, "", (self._root,)))
         self.folders.sort()
         self.skipped.sort()
+        self._count()
+
+    def _count(self) -> None:
         sizes = np.array([entry.size for entry in self.entries], np.int64)
         self.ends: np.ndarray = np.cumsum(sizes)
         self.size = int(self.ends[-1]) if len(sizes) else 0
@@ -289,6 +301,11 @@ class Folder(Source):
         )
         return False
 
+    def opened(self, number: int) -> Source | None:
+        """Open one file; None if it is one of this machine, which its path opens."""
+        del number
+        return None
+
     def read_file(self, number: int) -> _core.Buffer:
         """Read one file completely, as it is now."""
         file = _core.File(os.path.join(self.path, self.entries[number].name))
@@ -301,11 +318,7 @@ class Folder(Source):
     def read_files(self, numbers: Sequence[int], limits: Limits) -> tuple[_core.Buffer, np.ndarray]:
         """Read some files completely. Returns their bytes, joined, and the length of each (int64). Raises ChangedError
         if a file was written to since the folder was opened."""
-        some = [self.entries[number] for number in numbers]
-        for row, entry in enumerate(some):
-            if entry.size > limits.record_bytes:
-                raise self._too_large(entry.name, row, entry.size, limits)
-        limits.check_batch(sum(entry.size for entry in some))
+        some = self._check_sizes(numbers, limits)
         names = [entry.name for entry in some]
         expected = sum(entry.size for entry in some)
         try:
@@ -326,6 +339,14 @@ class Folder(Source):
         limits.check_batch(len(data))
         return data, np.array(lengths, np.int64)
 
+    def _check_sizes(self, numbers: Sequence[int], limits: Limits) -> list[Entry]:
+        some = [self.entries[number] for number in numbers]
+        for row, entry in enumerate(some):
+            if entry.size > limits.record_bytes:
+                raise self._too_large(entry.name, row, entry.size, limits)
+        limits.check_batch(sum(entry.size for entry in some))
+        return some
+
     def _too_large(self, name: str, row: int, size: int, limits: Limits) -> LimitError:
         message = f"asks for {size} bytes, beyond the limit record_bytes={limits.record_bytes}"
         hint = raise_limit("record_bytes", size)
@@ -337,11 +358,13 @@ class Folder(Source):
         while length > 0 and number < len(self.entries):
             entry = self.entries[number]
             inside = start - (int(self.ends[number]) - entry.size)
-            path = os.path.join(self.path, entry.name)
-            part = _core.File(path).read(inside, min(length, entry.size - inside))
+            part = self._part(number, inside, min(length, entry.size - inside))
             parts.append(part)
             start, length, number = start + len(part), length - len(part), number + 1
         return _core.Buffer.join(parts)
+
+    def _part(self, number: int, start: int, length: int) -> _core.Buffer:
+        return _core.File(os.path.join(self.path, self.entries[number].name)).read(start, length)
 
 
 class FolderSink:

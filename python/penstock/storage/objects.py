@@ -39,6 +39,7 @@ from penstock.storage.cache import Cache
 from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
+from penstock.storage.store_folder import StoreFolder
 from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url
 
 _KEPT_HEADS = 64
@@ -127,7 +128,7 @@ class ObjectStorage(Storage):
         return not is_url(path)
 
     def look_beside(self, paths: Sequence[str]) -> None:
-        wanted = [path for path in paths if is_url(path) and not is_web(path)]
+        wanted = [path for path in paths if _is_listed(path)]
         if prefixes := self._listings.missing(wanted):
             self.begin(paths[:1])
             self._listings.fill(prefixes, self._list, READS_AT_ONCE)
@@ -152,7 +153,7 @@ class ObjectStorage(Storage):
             most = min(most, HEAD_BYTES)  # what follows may be on this machine already
         is_begun = False
         for path in paths:
-            if not is_url(path) or self._is_missing(path):
+            if not is_url(path) or path.endswith("/") or self._is_missing(path):
                 continue
             listed = self.listed_bytes(path)
             size = most if listed is None else min(most, max(listed, 1))
@@ -183,6 +184,8 @@ class ObjectStorage(Storage):
                 file=shown(path),
                 hint="leave out mmap=True",
             )
+        if path.endswith("/") and not is_web(path):
+            return StoreFolder(self, path, self._listings.below(path))
         if self._is_missing(path):
             raise FileNotFoundError(errno.ENOENT, "no such object", shown(path))
         store, key = self.store(path)
@@ -249,6 +252,23 @@ class ObjectStorage(Storage):
                 self._states.pop(path, None)
             raise
 
+    def read_whole(
+        self, paths: Sequence[str], states: Sequence[FileState]
+    ) -> Sequence[_core.Buffer]:
+        if self.cached is not None or not all(map(is_url, paths)):
+            return super().read_whole(paths, states)
+        coming: list[_core.Fetch | None] = []
+        for path, state in zip(paths, states, strict=True):
+            store, key = self.store(path)
+            source = ObjectSource(self, store, path, key, object_state(state))
+            with translated(path, is_open=True):
+                coming.append(source.begin([0], [state.size]) if state.size else None)
+        found: list[_core.Buffer] = []
+        for path, fetch in zip(paths, coming, strict=True):
+            with translated(path, is_open=True):
+                found.append(_core.Buffer.from_bytes(b"") if fetch is None else fetch.wait())
+        return found
+
     def will_ask_states(self, paths: Sequence[str]) -> None:
         folders = Counter(path.rpartition("/")[0] + "/" for path in paths if not is_web(path))
         for folder, count in folders.items():
@@ -307,6 +327,8 @@ class ObjectStorage(Storage):
     def state(self, path: str) -> State | None:
         if not is_url(path):
             return self._local.state(path)
+        if path.endswith("/"):
+            return StoreFolder(self, path).facts()
         found = self._head(path)
         return None if found is None else _facts(found)
 
@@ -469,6 +491,11 @@ def _facts(found: _core.ObjectState) -> State:
 def _url(folder: str, prefix: str, key: str) -> str:
     """The full path of a key, in a folder whose own key is `prefix`."""
     return folder[: len(folder) - len(prefix)] + key
+
+
+def _is_listed(path: str) -> bool:
+    """Whether the files beside an object can be listed. A folder has none."""
+    return is_url(path) and not is_web(path) and not path.endswith("/")
 
 
 def refuse_web_target(path: str) -> None:

@@ -39,6 +39,7 @@ from penstock.storage.skipped import (
     SkippedFile,
     why_not_data,
 )
+from penstock.storage.store_folder import folders_of_images
 from penstock.storage.urls import is_url
 
 
@@ -161,9 +162,16 @@ def _expand_elsewhere(path: str, how: _How) -> list[str]:
             raise FileNotFoundError(f"{shown(path)}: no object matches{_left_out(how)}")
         return _one_set(found, how)
     if is_folder_name(path):
-        found = _named_by_indexes(objects_below(path, storage, how.skipped), how)
+        folder = path.rstrip("/") + "/"
+        listed = objects_below(folder, storage, how.skipped)
+        images, files = [folder], list[str]()
+        if not (how.is_folder and listed):
+            images, files = folders_of_images(folder, listed)
+        found = _named_by_indexes(files, how)
         if found:
-            return _one_set(_without_companions(found, how) or found, how)
+            found = _one_set(_without_companions(found, how) or found, how)
+        if found or images:
+            return sorted([*found, *images])
         if path.endswith("/"):
             raise FileNotFoundError(f"{path}: no data in this folder{_left_out(how)}")
     return [path]

@@ -16,6 +16,7 @@ from penstock.formats.imagefolder._csv import csv_bytes, read_csv
 from penstock.formats.imagefolder._json import FORMS, json_bytes, read_json
 from penstock.formats.parquet.format import ParquetFormat
 from penstock.limits import Limits
+from penstock.storage.base import Source
 from penstock.storage.local import LocalSource
 
 NAME_COLUMNS = ("file_name", "filename", "file", "path", "image")
@@ -31,14 +32,14 @@ _KINDS = {
 }
 
 
-def read_table(path: str, limits: Limits) -> pa.Table:
-    """Read and validate a table. The file extension determines its kind."""
+def read_table(path: str, limits: Limits, source: Source | None = None) -> pa.Table:
+    """Read and validate a table. The file extension determines its kind. `source`: None opens a file of this machine."""
     kind = _kind(path)
     if kind is None:
         raise FormatError(
             f"the name of a table of labels ends with one of {', '.join(_KINDS)}", file=path
         )
-    source = LocalSource(path)
+    source = source or LocalSource(path)
     try:
         limits.check("member_bytes", source.size)
         table = _parquet(source, limits) if kind == "parquet" else _text(source, kind, limits)
@@ -51,7 +52,7 @@ def read_table(path: str, limits: Limits) -> pa.Table:
     return table
 
 
-def _parquet(source: LocalSource, limits: Limits) -> pa.Table:
+def _parquet(source: Source, limits: Limits) -> pa.Table:
     reader = ParquetFormat().open(source, Options(limits=limits))
     batches: list[pa.RecordBatch] = []
     size = 0
@@ -67,7 +68,7 @@ def _kind(path: str) -> str | None:
     return _KINDS.get(os.path.splitext(path.lower())[1])
 
 
-def _text(source: LocalSource, kind: str, limits: Limits) -> pa.Table:
+def _text(source: Source, kind: str, limits: Limits) -> pa.Table:
     data = source.read(0, source.size)
     try:
         if kind == "csv":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class ImageFolderReader(Reader):
 
     def __init__(self, source: Source, options: Options, own: ReadOptions) -> None:
         if not isinstance(source, Folder):
-            raise UnsupportedError("is not a local folder", file=source.path)
+            raise UnsupportedError("is not a folder", file=source.path)
         if own.follow_links:
             source.follow_links()
         elif source.refused is not None:
@@ -171,12 +172,15 @@ class ImageFolderReader(Reader):
         for number in others:
             name = names[number]
             path = f"{self._path}/{name}"
-            if folders.goes_with_images(path):
+            if folders.goes_with_images(path, partial(self._first_bytes, number)):
                 yield SkippedFile(path, CAPTION if os.path.splitext(name)[0] in stems else TEXT)
             elif self._how.other_files == "error":
                 raise self._refused(number, "is not an image that penstock decodes")
             else:
                 yield SkippedFile(path, NO_IMAGE)
+
+    def _first_bytes(self, number: int, length: int) -> bytes:
+        return self._folder.read_head(number, length).to_bytes()
 
     def _refused(self, number: int, message: str) -> FormatError:
         path = f"{self._path}/{self._folder.entries[number].name}"
@@ -208,7 +212,7 @@ class ImageFolderReader(Reader):
 
         entry = self._folder.entries[number]
         path = f"{self._path}/{entry.name}"
-        table = read_table(path, self._limits)
+        table = read_table(path, self._limits, self._folder.opened(number))
         column = name_column(table, path)
         files = self._named(table.column(column), images)
         if files.null_count:
