@@ -20,7 +20,7 @@ def test_reads_that_follow_each_other_are_no_seeks(tmp_path: Path) -> None:
     source.read(1000, 1000)
     source.read(50_000, 10)
     source.gather(pa.array([50_010, 60_000, 0], pa.uint64()), pa.array([5, 0, 7], pa.uint64()))
-    counts = counting.counts
+    counts = counting.noted.counts
     assert counts.num_bytes == 1000 + 1000 + 10 + 5 + 7
     assert counts.reads == 5, "one of nothing is none"
     assert counts.seeks == 3
@@ -33,7 +33,7 @@ def test_a_record_across_a_border_costs_two_blocks(tmp_path: Path) -> None:
     path.write_bytes(bytes(100_000))
     counting = CountingStorage()
     counting.source(str(path)).read(BLOCK_BYTES - 1, 2)
-    assert counting.counts.block_bytes == 2 * BLOCK_BYTES
+    assert counting.noted.counts.block_bytes == 2 * BLOCK_BYTES
 
 
 def test_taking_records_of_a_tfrecord_reads_these_alone(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_taking_records_of_a_tfrecord_reads_these_alone(tmp_path: Path) -> None:
     counting = CountingStorage()
     ds = ps.open(path, storage=counting, raw=True)
     assert len(ds) == 100
-    counting.reset()
+    counting.noted.reset()
     ds.take([3, 4, 50])
-    assert counting.counts.num_bytes == 3 * (1000 + 16)
-    assert counting.counts.seeks == 2
+    assert counting.noted.counts.num_bytes == 3 * (1000 + 16)
+    assert counting.noted.counts.seeks == 2
 
 
 def test_files_of_a_folder_are_a_seek_each(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_files_of_a_folder_are_a_seek_each(tmp_path: Path) -> None:
     counting = CountingStorage()
     ds = ps.open(tmp_path / "images", storage=counting)
     assert len(ds) == 6
-    counting.reset()
+    counting.noted.reset()
     ds.take([0, 1, 2])
-    assert counting.counts.seeks == 3
-    assert counting.counts.num_bytes > 0
+    assert counting.noted.counts.seeks == 3
+    assert counting.noted.counts.num_bytes > 0

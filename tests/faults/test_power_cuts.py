@@ -21,8 +21,12 @@ from power import Recorder
 
 import penstock as ps
 from penstock.framing.index import sidecar
-from penstock.storage import journal
+from penstock.storage import folder, journal
 from penstock.storage.folder import size_of
+from penstock.verbs.append import _work as append_work
+from penstock.verbs.append import append
+from penstock.verbs.convert import journal as convert_journal
+from penstock.verbs.fields import rewrite_journal
 
 OLD = [{"id": n, "text": f"record {n} " * 20} for n in range(60)]
 NEW = [{"id": n, "text": f"another {n} " * 25} for n in range(100, 170)]
@@ -249,7 +253,9 @@ def state_of(path: str) -> list[int] | None:
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder for the disks. Inodes and times differ between disks, so files are recognised by their contents."""
-    monkeypatch.setattr(journal, "state_of", state_of)
+    users = (journal, folder, convert_journal, rewrite_journal, append_work, append)
+    for module in users:
+        monkeypatch.setattr(module, "state_of", state_of)
     monkeypatch.setenv("PENSTOCK_INDEX", "beside")
     ps.write(NEW, tmp_path / "source.msgpack")
     return tmp_path

@@ -205,13 +205,22 @@ class Files(Unlisted):
 
     def begin_scan(self, shard: int, *, whole: bool) -> None:
         """Begin to open a file and those after it, which are read in order. `whole`: all of their columns."""
-        opened = next((one for one in self._opened[: shard + 1][::-1] if one is not None), None)
+        if self.storage.reads_at_once is None:
+            return
+        before = self._opened[max(shard + 1 - AHEAD_FILES, 0) : shard + 1]
+        opened = next((one for one in before[::-1] if one is not None), None)
         count, length = shards_ahead(None if opened is None else opened.source.size)
         is_framed = opened is not None and isinstance(opened.format, FramedFormat)
         soon = range(shard, min(shard + 1 + count, len(self.paths)))
         self.begin(soon, length=length if whole or is_framed else None)
-        if not self.own(shard).reads_ahead() and whole:
-            self.source(shard).read_in_order()
+
+    def scanned(self, shard: int, *, whole: bool) -> Reader:
+        """The reader of a file that is read in order."""
+        reader = self.reader(shard)
+        opened = self._opened[shard]  # None if a view leaves all of its records out
+        if whole and opened is not None and not opened.own.reads_ahead():
+            opened.source.read_in_order()
+        return reader
 
     def own(self, shard: int) -> Reader:
         """The reader of a file without overlays."""

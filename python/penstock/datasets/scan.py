@@ -198,9 +198,12 @@ class _Scan:
 
     def _tasks(self, shard: int) -> Iterator[Task]:
         files = self._dataset.files
-        if not self._is_cautious:
-            files.begin_scan(shard, whole=self._columns is None)
-        reader = files.reader(shard)
+        whole = self._columns is None
+        if self._is_cautious:
+            reader = files.reader(shard)
+        else:
+            files.begin_scan(shard, whole=whole)
+            reader = files.scanned(shard, whole=whole)
         found = reader.found_by(self._threads)
         while shard not in self._stopped and (stretch := next(found, None)) is not None:
             yield shard, reader, stretch

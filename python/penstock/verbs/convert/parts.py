@@ -109,10 +109,12 @@ def check_names(finals: list[str], target: str, reading: Reading) -> None:
         raise ValueError(f"{len(finals)} shards would be {len(set(finals))} files in {target}")
     files, there = reading.dataset.files, set(filter(os.path.exists, finals))
     for path in files.paths:
-        is_target = path in finals and reading.storage.state(path) == files.storage.opened_state(
-            path
-        )
-        if is_target or any(_is_same_file(path, final) for final in there):
+        if files.storage.is_here(path):
+            is_target = any(_is_same_file(path, final) for final in there)
+        else:
+            is_one = path in finals and not reading.storage.is_here(path)
+            is_target = is_one and reading.storage.state(path) == files.storage.opened_state(path)
+        if is_target:
             raise ValueError(f"{path} is a source, so it cannot be a target")
     for final in finals:
         refuse_device(final)
