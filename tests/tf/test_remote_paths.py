@@ -131,3 +131,24 @@ def test_paths_that_say_that_they_are_local_are(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     assert tf.io.gfile.glob(f"file://{tmp_path}/*.txt") == [f"{tmp_path}/a.txt"]
     assert tf.io.gfile.GFile(f"file://{tmp_path}/a.txt").read() == "one"
+
+
+@pytest.mark.parametrize("kind", ["", "GZIP", "ZLIB"])
+def test_a_writer_of_records_writes_an_object_when_it_is_closed(base: str, kind: str) -> None:
+    name = f"{base}/a.tfrecord"
+    records = [bytes([n]) * n for n in range(50)]
+    with tf.io.TFRecordWriter(name, kind) as writer:
+        for record in records:
+            writer.write(record)
+        assert not tf.io.gfile.exists(name)
+    found = tf.data.TFRecordDataset(name, compression_type=kind)
+    assert [one.numpy() for one in found] == records
+
+    def failing() -> None:
+        with tf.io.TFRecordWriter(name, kind) as writer:
+            writer.write(b"other")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert [one.numpy() for one in found] == records

@@ -17,6 +17,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.framing.write.output import EMPTY_GZIP
 from penstock.tf.errors import FailedPreconditionError, InvalidArgumentError, of_system
+from penstock.tf.remote import created, discard, is_remote
 
 if TYPE_CHECKING:
     from typing import Self
@@ -109,7 +110,8 @@ class TFRecordWriter:
     r"""Writes records to a TFRecord file; a context manager that closes it.
 
     Args:
-        path (str | bytes | os.PathLike): the file, which is overwritten.
+        path (str | bytes | os.PathLike): the file, which is overwritten. An object of a store (`s3://…`) appears when
+            the writer is closed, and not at all if the `with` block raises.
         options (str | TFRecordOptions | None): "GZIP", "ZLIB", ""; or TFRecordOptions.
 
     Raises:
@@ -145,6 +147,9 @@ class TFRecordWriter:
         self._deflate: Any = _deflater(self._level, options) if kind == "ZLIB" else None
         self._is_empty = True
         self._path = os.fsdecode(path)
+        if is_remote(self._path):
+            self._file = created(self._path)
+            return
         try:
             self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115 - close() closes it
         except OSError as error:
@@ -221,7 +226,9 @@ class TFRecordWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None and self._file is not None:
+            discard(self._file)
         self.close()
 
     def __del__(self) -> None:
