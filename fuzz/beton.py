@@ -153,35 +153,6 @@ def seeds() -> list[bytes]:
 
 def written(columns: dict[str, Any], **options: Any) -> bytes:
     """A file in memory."""
-    sink = _Sink()
-    storage: Any = type("Storage", (), {"sink": lambda *_, **__: sink, "exists": lambda *_: False})
-    ps.write(
-        pa.table(columns), "m.beton", storage=storage(), index=False, page_bytes=PAGE, **options
-    )
-    return bytes(sink.data)
-
-
-class _Sink:
-    path = "m.beton"
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: Any) -> None:
-        self.data += memoryview(data)
-
-    def write_all(self, parts: Any) -> None:
-        for part in parts:
-            self.write(part)
-
-    def patch(self, start: int, data: Any) -> None:
-        self.data[start : start + len(data)] = memoryview(data)
-
-    def finish(self) -> None:
-        pass
-
-    def commit(self, path: str | None = None) -> None:
-        pass
-
-    def abort(self) -> None:
-        pass
+    storage = MemoryStorage()
+    ps.write(pa.table(columns), "m.beton", storage=storage, index=False, page_bytes=PAGE, **options)
+    return storage.files["m.beton"]

@@ -181,13 +181,13 @@ class _Waiting:
             return self._file, start, len(data)
 
     def drop(self, file: Any) -> None:
-        """One of the objects needs its bytes no more. The file is emptied with the last one."""
+        """One of the objects needs its bytes no more. The file goes with the last one."""
         with self._lock:
             if file is self._file and self._pid == os.getpid():
                 self._count -= 1
                 if not self._count:
-                    self._file.truncate(0)
-                    self._end = 0
+                    self._file.close()
+                    self._forget()
 
 
 _WAITING = _Waiting()
