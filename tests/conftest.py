@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,13 @@ def no_threads_left() -> Iterator[None]:
         thread.join(1)
     left = [thread.name for thread in ours if thread.is_alive()]
     assert not left, f"threads left behind: {left}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_interrupts() -> None:
+    """A shell that starts the tests in the background lets them ignore Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -238,8 +238,8 @@ def test_a_damaged_object_is_replaced_by_a_repaired_one_unless_it_changed(
 
 
 def test_a_signed_address_is_shown_by_no_verb(nginx: Nginx, tmp_path: Path) -> None:
-    ps.write({"id": [1, 2, 3]}, nginx.files / "signed.tfrecord", index=False)
-    url = f"{nginx.endpoint}/strong/signed.tfrecord?X-Amz-Signature=abcdef"
+    ps.write({"id": [1, 2, 3]}, nginx.files / "shown-by-no-verb.tfrecord", index=False)
+    url = f"{nginx.endpoint}/strong/shown-by-no-verb.tfrecord?X-Amz-Signature=abcdef"
     into = str(tmp_path / "x.tfrecord")
     made = [
         ps.add_fields(url, {"a": 1}, into=into),
