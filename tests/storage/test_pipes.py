@@ -85,8 +85,11 @@ def test_an_address_is_shown_without_its_signature() -> None:
         assert "cannot read https://host/x.tar?…" in str(failed.value) or one is pipe
 
 
-def test_an_interrupt_leaves_no_process() -> None:
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "after polars"])
+def test_an_interrupt_leaves_no_process(restarts: bool) -> None:
+    """Where another library has set the handler of Ctrl-C, as polars does, the system restarts a read."""
     before = children()
+    signal.siginterrupt(signal.SIGINT, not restarts)
     main = threading.main_thread().ident
     timer = threading.Timer(0.5, signal.pthread_kill, [main, signal.SIGINT])
     timer.start()
@@ -94,6 +97,7 @@ def test_an_interrupt_leaves_no_process() -> None:
     with pytest.raises(KeyboardInterrupt):
         ps.open(ps.Pipe(["sh", "-c", "sleep 60; echo x"]))
     assert time.monotonic() - begun < 5
+    signal.siginterrupt(signal.SIGINT, True)
     assert children() == before
     timer.join()
 

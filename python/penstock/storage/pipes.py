@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import IO, Any
 
 from penstock import _core
@@ -136,8 +136,7 @@ def _run(path: str, arguments: Sequence[str], target: IO[bytes]) -> None:
         assert program.stdout is not None
         try:
             # Through a pipe: if this process is killed, the program ends when it next writes.
-            shutil.copyfileobj(program.stdout, target, _COPY_BYTES)
-            status = program.wait()
+            status = _collected(program, program.stdout.fileno(), target)
         except BaseException:
             _kill(program)
             raise
@@ -148,6 +147,23 @@ def _run(path: str, arguments: Sequence[str], target: IO[bytes]) -> None:
             lines = errors.read().decode(errors="replace").strip().splitlines()
             last = f": {_without_queries(lines[-1], arguments)}" if lines else ""
             raise StorageError(f"the program ended with status {status}{last}", file=path)
+
+
+def _collected(program: Any, output: int, target: IO[bytes]) -> int:
+    """Copy the output of a program, and return its status. Ctrl-C ends this at once: where another library, such as
+    polars, has set the signal's handler, the system goes on with a read or a wait after the signal, but not with a
+    select."""
+    import select  # rarely needed
+    from subprocess import TimeoutExpired
+
+    while True:
+        select.select([output], [], [])
+        if not (data := os.read(output, _COPY_BYTES)):
+            break
+        target.write(data)
+    while True:
+        with suppress(TimeoutExpired):
+            return program.wait(0.1)
 
 
 def _kill(program: Any) -> None:
