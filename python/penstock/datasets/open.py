@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
@@ -19,10 +19,12 @@ from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.manifests.manifest import Paths
 from penstock.manifests.names import storage_of
-from penstock.storage.cache import Cache, cache_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
+
+if TYPE_CHECKING:
+    from penstock.storage.cache import Cache
 
 _CHOICES = {
     "checksums": ("all", "headers", "none", "index"),
@@ -126,7 +128,12 @@ def open(
     _check_together(schema, types, raw=raw, hive=bool(hive))
     if cache is not None and storage is not None:
         raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
-    place = storage_of(source, storage, storage_options, cache_of(cache))
+    kept = None
+    if cache is not None:
+        from penstock.storage.cache import cache_of  # rarely needed
+
+        kept = cache_of(cache)
+    place = storage_of(source, storage, storage_options, kept)
     formats.load()
     is_folder = format is not None and formats.by_name(format).info.is_folder
     follows = format_options.get("follow_links") is True

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.manifests.manifest import Manifest, NoManifestError
-from penstock.storage import objects, paths, places
+from penstock.storage import paths, places
 from penstock.storage.base import Storage
-from penstock.storage.cache import Cache
 from penstock.storage.manifest_mark import MAGIC, ManifestMetError, names_one_file
 from penstock.storage.paths import Expanded
 from penstock.storage.urls import is_url
+
+if TYPE_CHECKING:
+    from penstock.storage.cache import Cache
 
 
 def expand(
@@ -67,7 +69,9 @@ def storage_of(
     ):  # pyright: ignore[reportUnknownArgumentType]
         manifest = manifest_at(os.fsdecode(source), place)  # pyright: ignore[reportUnknownArgumentType]
         if manifest is not None and manifest.footer.has_objects:
-            return objects.ObjectStorage(options, cache)
+            from penstock.storage.objects import ObjectStorage
+
+            return ObjectStorage(options, cache)
     return place
 
 

@@ -14,7 +14,6 @@ from penstock import _core
 from penstock.errors import UnsupportedError, shown
 from penstock.storage._object_names import is_folder_name, is_object_pattern
 from penstock.storage.base import Source, Storage
-from penstock.storage.objects import ObjectStorage
 from penstock.storage.shard_lists import has_braces
 from penstock.storage.skipped import MANIFEST, SkippedFile
 from penstock.storage.urls import is_url
@@ -83,7 +82,7 @@ def _is_manifest(path: str, storage: Storage) -> bool:
 
 def names_one_file(path: str, storage: Storage) -> bool:
     """Whether a name is that of one file, and not a pattern, a list or a folder. Objects need not exist."""
-    if is_url(path) and isinstance(storage, ObjectStorage):
+    if is_url(path) and not storage.is_here(path):
         is_list = "::" in path or has_braces(path) or _COUNTED.search(path) is not None
         return not (is_list or is_object_pattern(path) or is_folder_name(path))
     return not is_url(path) and not os.path.isdir(path) and storage.exists(path)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock import _core
@@ -40,7 +40,7 @@ from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
 from penstock.storage.store_folder import StoreFolder
-from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url
+from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url, texts
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
@@ -513,13 +513,3 @@ def storage_for(
 ) -> ObjectStorage | LocalStorage:
     """The storage of a source as a user names it: a path, or a list of paths."""
     return ObjectStorage(options, cache) if any(map(is_url, texts(source))) else LocalStorage()
-
-
-def texts(source: Any) -> Iterator[str]:
-    """The names in a source: a path, or a list of paths."""
-    if isinstance(source, (str, os.PathLike)):
-        yield os.fsdecode(source)
-    elif isinstance(source, (list, tuple)):
-        items: Iterable[Any] = source
-        for item in items:
-            yield from texts(item)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.storage._foreign import ForeignStorage
 from penstock.storage.base import Storage
-from penstock.storage.cache import Cache
 from penstock.storage.local import LocalStorage
-from penstock.storage.objects import storage_for, texts
 from penstock.storage.pipes import Pipe, PipeStorage, pipes_in
+from penstock.storage.urls import is_url, texts
+
+if TYPE_CHECKING:
+    from penstock.storage.cache import Cache
 
 
 def storage_of(
@@ -37,7 +38,11 @@ def storage_of(
     if storage is None and any(name.startswith("hf://") for name in texts(source)):
         return _of_hub(source, options, cache)
     if storage is None:
-        return storage_for(source, options, cache)
+        if not any(map(is_url, texts(source))):
+            return LocalStorage()
+        from penstock.storage.objects import ObjectStorage  # not loaded for files of this machine
+
+        return ObjectStorage(options, cache)
     if options:
         raise ValueError(
             "storage_options= are for names such as s3://bucket/key; pass storage= or storage_options=, not both"
@@ -56,6 +61,8 @@ def _of_hub(source: Any, options: Mapping[str, Any] | None, cache: Cache | None)
 
     if not all(name.startswith(SCHEME) for name in texts(source)):
         raise ValueError("hf:// names and other names cannot be opened together")
+    from penstock.storage._foreign import ForeignStorage
+
     return ForeignStorage(HubDriver(options), cache)
 
 
@@ -70,6 +77,7 @@ def adapted(storage: Any) -> Storage:
             return LocalStorage()
         if hasattr(storage, "handler"):  # fsspec's, wrapped by pyarrow
             return adapted(getattr(storage.handler, "fs", None))
+        from penstock.storage._foreign import ForeignStorage
         from penstock.storage._pyarrow_systems import PyarrowDriver
 
         return ForeignStorage(PyarrowDriver(storage))
@@ -90,4 +98,6 @@ def _of_fsspec(system: Any) -> Storage:
     protocols = system.protocol
     if "file" in ((protocols,) if isinstance(protocols, str) else protocols):
         return LocalStorage()
+    from penstock.storage._foreign import ForeignStorage
+
     return ForeignStorage(FsspecDriver(system))

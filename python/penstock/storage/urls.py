@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from penstock.errors import UnsupportedError, not_local, shown
@@ -96,3 +97,13 @@ def is_web(path: str) -> bool:
     """Whether a path is a web address. A web server cannot list files."""
     match = _URL.match(path)
     return match is not None and match["scheme"].lower() in _WEB
+
+
+def texts(source: Any) -> Iterator[str]:
+    """The names in a source: a path, or a list of paths."""
+    if isinstance(source, (str, os.PathLike)):
+        yield os.fsdecode(source)
+    elif isinstance(source, (list, tuple)):
+        items: Iterable[Any] = source
+        for item in items:
+            yield from texts(item)
