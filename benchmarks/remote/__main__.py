@@ -124,7 +124,7 @@ def served(folder: Path, rivals: Path | None) -> Iterator[tuple[dict[str, Where]
 
 
 def speed(work: Work, figures: Sequence[dict[str, Any]]) -> float:
-    """The median figure, more being better."""
+    """The median figure; higher is better."""
     if work.measure == "cpu":
         return median(one["bytes"] / one["cpu"] for one in figures)
     if work.measure == "seconds":

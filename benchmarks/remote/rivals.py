@@ -71,7 +71,7 @@ def s3fs_take(where: Where) -> Timed:
 
 
 def boto3_client(where: Where, connections: int) -> Any:
-    """A client with so many connections."""
+    """A client with this many connections."""
     import boto3
     from botocore.config import Config
 

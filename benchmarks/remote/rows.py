@@ -12,7 +12,7 @@ CURL, BEST, CLIENT = "curl, 8 streams", "the best rival", "its client alone"
 
 @dataclass(frozen=True)
 class Goal:
-    """A ratio to another row, more being better; or at most so many seconds."""
+    """What a row must reach: a ratio to another row (higher is better), or a number of seconds at most."""
 
     of: str = ""
     ratio: float = 0.0

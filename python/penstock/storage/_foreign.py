@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, PenstockError, StorageError, UnsupportedError, shown
 from penstock.storage._cached import CachedObjects
 from penstock.storage._identity import numbers_of
+from penstock.storage._spooled import SpooledSink
 from penstock.storage.base import Sink, Source, Storage, Traffic
 from penstock.storage.cache import Cache
 from penstock.storage.hidden import is_own
@@ -265,36 +265,15 @@ def near_groups(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
     return [*groups, order[since:]] if len(order) else []
 
 
-class _ForeignSink(Sink):
-    """A file that is collected in a temporary file of this machine, and written when it is complete."""
+class _ForeignSink(SpooledSink):
+    """A file that is written when it is complete."""
 
     def __init__(self, storage: ForeignStorage, path: str, *, overwrite: bool) -> None:
         self.path = path
         self._storage = storage
         self._overwrite = overwrite
         self._refuse_existing()
-        self._file: Any = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115  closed by commit or abort
-
-    def write(self, data: object) -> None:
-        self._file.write(data)
-
-    def write_all(self, parts: Sequence[object]) -> None:
-        for part in parts:
-            self._file.write(part)
-
-    def patch(self, start: int, data: object) -> None:
-        self._file.seek(start)
-        self._file.write(data)
-        self._file.seek(0, os.SEEK_END)
-
-    def repeat(self, start: int, length: int) -> None:
-        self._file.seek(start)
-        copied = self._file.read(length)
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(copied)
-
-    def finish(self) -> None:
-        self._file.flush()
+        super().__init__(path)
 
     def commit(self, path: str | None = None) -> None:
         self.path = path or self.path
@@ -303,9 +282,6 @@ class _ForeignSink(Sink):
         self._refuse_existing()  # another may have written it meanwhile; what remains is a race
         with self._storage.told(self.path) as driver:
             driver.put(self.path, self._file, size)
-        self._file.close()
-
-    def abort(self) -> None:
         self._file.close()
 
     def _refuse_existing(self) -> None:

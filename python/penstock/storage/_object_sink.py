@@ -14,14 +14,14 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock import _core
 from penstock.engine.locks import Lock
 from penstock.errors import StorageError, shown
-from penstock.storage.base import Sink
+from penstock.storage._spooled import SpooledSink
 from penstock.storage.local_sink import temporary_beside
 
 _PUT_BYTES = 64 << 20
@@ -193,7 +193,7 @@ class _Waiting:
 _WAITING = _Waiting()
 
 
-class ObjectSink(Sink):
+class ObjectSink(SpooledSink):
     """An object being written."""
 
     def __init__(
@@ -212,26 +212,8 @@ class ObjectSink(Sink):
         self._overwrite = overwrite
         if not overwrite:
             self._refuse_existing(path)
-        self._file: Any = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115  closed by commit or abort
+        super().__init__(path)
         self._small: tuple[Any, int, int] | None = None
-
-    def write(self, data: object) -> None:
-        self._file.write(data)
-
-    def write_all(self, parts: Sequence[object]) -> None:
-        for part in parts:
-            self.write(part)
-
-    def patch(self, start: int, data: object) -> None:
-        self._file.seek(start)
-        self._file.write(data)
-        self._file.seek(0, os.SEEK_END)
-
-    def repeat(self, start: int, length: int) -> None:
-        self._file.seek(start)
-        copied = self._file.read(length)
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(copied)
 
     def finish(self) -> None:
         if self._small is None and self._file.seek(0, os.SEEK_END) <= _PUT_BYTES:

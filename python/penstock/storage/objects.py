@@ -40,7 +40,7 @@ from penstock.storage.hidden import JOB_PREFIX, is_own
 from penstock.storage.local import LocalStorage
 from penstock.storage.storage_options import StorageOptions
 from penstock.storage.store_folder import StoreFolder
-from penstock.storage.urls import Url, has_plain_key, is_url, is_web, split_url, texts
+from penstock.storage.urls import Url, has_plain_key, is_url, is_web, refuse_web_target, split_url
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
@@ -496,20 +496,3 @@ def _url(folder: str, prefix: str, key: str) -> str:
 def _is_listed(path: str) -> bool:
     """Whether the files beside an object can be listed. A folder has none."""
     return is_url(path) and not is_web(path) and not path.endswith("/")
-
-
-def refuse_web_target(path: str) -> None:
-    """Raise UnsupportedError if a file would be written to a web server."""
-    if is_web(path):
-        raise UnsupportedError(
-            "penstock does not write to web servers",
-            file=shown(path),
-            hint="write to this machine, or to s3://, gs:// or az://",
-        )
-
-
-def storage_for(
-    source: Any, options: Mapping[str, Any] | None = None, cache: Cache | None = None
-) -> ObjectStorage | LocalStorage:
-    """The storage of a source as a user names it: a path, or a list of paths."""
-    return ObjectStorage(options, cache) if any(map(is_url, texts(source))) else LocalStorage()

@@ -107,3 +107,13 @@ def texts(source: Any) -> Iterator[str]:
         items: Iterable[Any] = source
         for item in items:
             yield from texts(item)
+
+
+def refuse_web_target(path: str) -> None:
+    """Raise UnsupportedError if a file would be written to a web server."""
+    if is_web(path):
+        raise UnsupportedError(
+            "penstock does not write to web servers",
+            file=shown(path),
+            hint="write to this machine, or to s3://, gs:// or az://",
+        )

@@ -13,7 +13,7 @@ import penstock as ps
 from penstock import formats
 from penstock.contract.format import Options, Reader
 from penstock.contract.opening import open_shard
-from penstock.storage.objects import storage_for
+from penstock.storage.places import storage_of
 
 _CHUNKS, _MOST_RECORDS = 3, 16_000
 
@@ -67,7 +67,7 @@ class LawFiles:
         """Open a shard as the verbs do, without a dataset."""
         options = {"index": "never"} | options
         return open_shard(
-            formats.by_name(self.format), storage_for(path, None).source(path), Options(**options)
+            formats.by_name(self.format), storage_of(path).source(path), Options(**options)
         )
 
     def several(self, folder: Path) -> tuple[str, pa.Table]:

@@ -16,7 +16,7 @@ import penstock as ps
 from penstock import formats
 from penstock.contract.format import Chunk, Format, FormatInfo, Options
 from penstock.framing.format import FramedFormat
-from penstock.storage.objects import storage_for
+from penstock.storage.places import storage_of
 from penstock.testing._checks import (
     check_positions,
     check_raises,
@@ -189,7 +189,7 @@ class FormatLaws(DamageLaws):
             assert ps.layout(path).ok, "layout shows no damage in a file that was just written"
 
     def _check_regions(self, path: str) -> None:
-        with closing(storage_for(path, None).source(path)) as source:
+        with closing(storage_of(path).source(path)) as source:
             regions = list(formats.by_name(self.format).layout(source, 0, Options(index="never")))
         end = 0
         for region in regions:

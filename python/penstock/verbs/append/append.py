@@ -27,9 +27,9 @@ from penstock.storage.folder import state_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import WAIT_SECONDS
 from penstock.storage.local_sink import LocalSink
-from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
+from penstock.storage.urls import refuse_web_target
 from penstock.verbs.append._extend import extend
 from penstock.verbs.append._labels import numbered_alike
 from penstock.verbs.append._names import place_for

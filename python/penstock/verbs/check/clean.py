@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.storage.base import Storage
-from penstock.storage.objects import storage_for
+from penstock.storage.places import storage_of
 
 _DAY = 86_400.0
 
@@ -69,7 +69,7 @@ def clean(
         []
     """
     place = os.fspath(folder)
-    storage = storage or storage_for(place, storage_options)
+    storage = storage_of(place, storage, storage_options)
     found: list[Left] = []
     now = time.time()
     for left in sorted(storage.leftovers(place), key=lambda one: one.path):

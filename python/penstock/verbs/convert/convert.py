@@ -23,10 +23,10 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.pipeline import checked_threads
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
 from penstock.storage.store_lock import StoreLock
+from penstock.storage.urls import refuse_web_target
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import Writing, run, run_by_bytes
 from penstock.verbs.convert._store_run import run_by_bytes_in_store, run_in_store

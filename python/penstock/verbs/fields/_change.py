@@ -14,9 +14,9 @@ from penstock.datasets.open import opened
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
+from penstock.storage.urls import refuse_web_target
 from penstock.verbs.fields._edit import Edit
 from penstock.verbs.fields._elsewhere import rewrite_elsewhere
 from penstock.verbs.fields._job import Job

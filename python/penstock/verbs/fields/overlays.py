@@ -29,8 +29,7 @@ from penstock.overlay.identity import Identity, identity_of
 from penstock.overlay.view import Changes
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import sink_for
-from penstock.storage.objects import refuse_web_target
-from penstock.storage.urls import real_path
+from penstock.storage.urls import real_path, refuse_web_target
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any
 from penstock.contract.summary import Summary
 from penstock.errors import shown
 from penstock.storage.base import Storage
-from penstock.storage.objects import refuse_web_target
 from penstock.storage.places import storage_of
+from penstock.storage.urls import refuse_web_target
 from penstock.verbs.manifest.manifest import manifest
 
 

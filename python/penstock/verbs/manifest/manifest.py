@@ -21,8 +21,9 @@ from penstock.framing.read.framed import FramedReader
 from penstock.manifests.manifest import Manifest
 from penstock.manifests.names import manifest_at, storage_of
 from penstock.manifests.table import GROUP_SHARDS, stored_name
-from penstock.storage import objects, places
+from penstock.storage import places
 from penstock.storage.base import Storage
+from penstock.storage.urls import refuse_web_target
 from penstock.verbs.manifest._table import OldRows, Row, TableWriter
 from penstock.verbs.progress import Progress
 
@@ -76,7 +77,7 @@ def manifest(
         {'id': 3}
     """
     target = os.fspath(path)
-    objects.refuse_web_target(target)
+    refuse_web_target(target)
     there = places.storage_of(target, target_storage, target_storage_options)
     old = None if overwrite else _old(target, there)
     named = _opened(source, old, threads, storage, storage_options)

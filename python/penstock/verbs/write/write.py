@@ -29,9 +29,9 @@ from penstock.limits import checked_count
 from penstock.storage.base import Sink, Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import private_beside
-from penstock.storage.objects import refuse_web_target
 from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
+from penstock.storage.urls import refuse_web_target
 from penstock.verbs.manifest.last import Last
 from penstock.verbs.write.incoming import Incoming, batches_of
 from penstock.verbs.write.names import Names
