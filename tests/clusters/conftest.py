@@ -19,6 +19,9 @@ def nodes() -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
+    # Workers import the functions that tests run on them.
+    paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     own = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
     cluster = Cluster(initialize_head=True, head_node_args={**own, "include_dashboard": False})
     cluster.add_node(**own)

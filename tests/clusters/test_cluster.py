@@ -68,7 +68,9 @@ def test_tasks_are_cancelled_when_nobody_waits_for_them(tmp_path: Path) -> None:
     found.close()
     began = time.monotonic()
     assert all_of(Cluster().run(worker_tasks.squared, range(4), [])) == [0, 1, 4, 9]
-    assert time.monotonic() - began < 30  # a slow task, which sleeps 60 seconds, has its core no more
+    assert (
+        time.monotonic() - began < 30
+    )  # a slow task, which sleeps 60 seconds, has its core no more
 
 
 def _first_is_quick(place: str) -> str:

@@ -49,7 +49,9 @@ def machines_of(on: Any) -> Machines:
     """
     if isinstance(on, str):
         if on != "ray" and not on.startswith("ray://"):
-            raise ValueError(f'on={on!r} is not "ray", and not an address such as "ray://host:10001"')
+            raise ValueError(
+                f'on={on!r} is not "ray", and not an address such as "ray://host:10001"'
+            )
         return import_module("penstock.ray").Cluster(None if on == "ray" else on)
     if not callable(getattr(on, "run", None)):
         raise TypeError(f'on= takes "ray", an address or a penstock.ray.Cluster, not {on!r}')

@@ -133,6 +133,10 @@ def _result_of(ref: Any, retries: int) -> Any:
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         return Failed(cause if isinstance(cause, Exception) else error)
+    except ray.exceptions.RaySystemError as error:
+        lines = str(error).strip().splitlines()
+        hint = "install penstock, and all that the task uses, on all machines of the cluster"
+        return Failed(UnsupportedError(f"a worker could not load the task: {lines[-1]}", hint=hint))
     except ray.exceptions.RayError as error:
         message = f"the worker of this task died {retries + 1} times: {str(error).splitlines()[0]}"
         return Failed(PenstockError(message))
