@@ -116,7 +116,18 @@ def test_converting_costs_what_the_model_counts(
     assert seen.written == pytest.approx(model.written, rel=0.02)
 
 
-def test_the_page_has_the_table_of_a_million_shards_that_were_planned(tmp_path: Path) -> None:
+def test_shards_are_planned_without_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(petabyte, "SHARDS", 20_000)
+    found = petabyte.planned(tmp_path)
+    assert found.num_tasks == 20_000
+    assert found.pickle_bytes < 2000
+    assert "| scan | 2.41 M | 0 | 0.02 PB |" in "\n".join(found.lines)
+
+
+@pytest.mark.stress
+def test_the_page_has_the_table_of_a_million_shards(tmp_path: Path) -> None:
     found = petabyte.planned(tmp_path)
     assert found.num_tasks == petabyte.SHARDS
     page = (ROOT / "docs" / "reference" / "ray-deployment.md").read_text("utf-8")
