@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from reading import run_python
 
 FORBIDDEN = (
@@ -58,7 +60,8 @@ print("pandas" in sys.modules)
 """
 
 
-def test_reading_does_not_wait_for_pandas_to_be_imported(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.tfrecord")
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.parquet"])
+def test_reading_does_not_wait_for_pandas_to_be_imported(name: str, tmp_path: Path) -> None:
+    path = str(tmp_path / name)
     run_python(WRITE, path)
     assert run_python(READ, path).strip() == "False"

@@ -55,6 +55,19 @@ def as_booleans(mask: np.ndarray) -> pa.BooleanArray:
     return pa.Array.from_buffers(pa.bool_(), len(mask), [None, pa.py_buffer(bits)])
 
 
+def distinct(numbers: np.ndarray) -> np.ndarray:
+    """The different numbers, sorted. `np.unique` imports numpy.ma at its first call, which takes 15 ms.
+
+    Example:
+        >>> import numpy as np
+        >>> from penstock.columns.numbers import distinct
+        >>> distinct(np.array([3, 1, 3])).tolist(), distinct(np.array([], np.int64)).tolist()
+        ([1, 3], [])
+    """
+    found = np.sort(numbers)
+    return found[np.diff(found, prepend=found[:1] - 1) != 0]
+
+
 def outside(numbers: np.ndarray, count: int) -> bool:
     """Whether any of the int64 numbers is outside 0 to `count` - 1. They are compared as unsigned, so that a negative
     number is too large."""

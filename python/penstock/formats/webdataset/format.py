@@ -23,7 +23,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from penstock import _core
@@ -199,7 +198,7 @@ class RecordDecoder(Decoder):
         self._complete = complete
         self._plans = {plan.column.name: plan for plan in plans}
         self._kernels: dict[tuple[str, ...], tuple[Any, pa.Schema]] = {}
-        self._urls = pa.array([], URL_TYPE)
+        self._urls = pa.nulls(0, URL_TYPE)
         self._url = url
         self._limits = limits
         self.schema = schema
@@ -266,8 +265,8 @@ class RecordDecoder(Decoder):
         """Return the file name once per record, as a slice of the largest such array so far."""
         urls = self._urls  # other threads may replace the attribute
         if len(urls) < count:
-            numbers = pa.array(np.zeros(count, np.int32))
-            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
+            numbers, names = pa.repeat(pa.scalar(0, pa.int32()), count), pa.repeat(self._url, 1)
+            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, names)
         return urls.slice(0, count)
 
 
