@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
@@ -226,6 +227,25 @@ def test_the_first_bytes_do_not_wait_for_pandas_to_be_imported(ending: str, stor
         ps.write(data, store.url(f"{name}.{ending}"), storage_options=store.options)
     options = [f"{key}={value}" for key, value in store.options.items()]
     assert run_python(READ, store.url(f"*.{ending}"), *options).strip() == "False"
+
+
+@pytest.mark.parametrize("num_groups", [10, 200])
+def test_a_footer_is_read_once(num_groups: int, store: Counted, seaweed: Seaweed) -> None:
+    """It says whether a file is a manifest, and is then parsed."""
+    data = pa.table({f"{n} {'long' * 30}": np.arange(num_groups) for n in range(50)})
+    sink = pa.BufferOutputStream()
+    pq.write_table(data, sink, row_group_size=1)
+    body = sink.getvalue().to_pybytes()
+    num_bytes = int.from_bytes(body[-8:-4], "little")
+    assert (num_bytes > 256 << 10) == (num_groups > 10)
+    seaweed.client.put(f"{store.place}/x.parquet", body)
+    store.proxy.forget()
+    ds = store.open("x.parquet")
+    assert ds.schema.names == data.column_names
+    gets = [one for one in store.proxy.requests("GET") if one.range]
+    # The first bytes, the last ones, and if these are not enough, the footer.
+    assert sum(one.sent for one in gets) < num_bytes + (384 << 10)
+    assert len(ds) == num_groups
 
 
 def test_one_missing_object_is_named(shards: Counted) -> None:

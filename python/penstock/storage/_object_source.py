@@ -164,7 +164,9 @@ class ObjectSource(Source):
         key = (self.path, self._state), -1
         tail = _KEPT.get(key)
         if tail is None or start < self.size - len(tail):
-            if end < self.size or end - start > HEAD_BYTES:
+            # Who has read the last bytes and now reads more up to the end reads a footer.
+            most = HEAD_BYTES if tail is None else _BLOCK_BYTES
+            if end < self.size or end - start > most:
                 return None
             begin = max(min(start, self.size - _TAIL_BYTES), 0)
             tail = self.request([begin], [self.size - begin])
