@@ -23,12 +23,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.inferred import InferredFrom, file_name
 from penstock.columns.lending import lent_schema
-from penstock.columns.numbers import checked_infer
+from penstock.columns.numbers import as_arrow, as_texts, checked_infer
 from penstock.columns.selection import Projection
 from penstock.contract.around import around
 from penstock.contract.decoder import Decoder, FrameCheck
@@ -265,8 +266,8 @@ class RecordDecoder(Decoder):
         """Return the file name once per record, as a slice of the largest such array so far."""
         urls = self._urls  # other threads may replace the attribute
         if len(urls) < count:
-            numbers, names = pa.repeat(pa.scalar(0, pa.int32()), count), pa.repeat(self._url, 1)
-            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, names)
+            numbers = as_arrow(np.zeros(count, np.int32))
+            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, as_texts([self._url]))
         return urls.slice(0, count)
 
 
