@@ -50,6 +50,8 @@ class Source(ABC):
     """Where it is, if that is not this machine."""
     announces: bool = False
     """Whether `want` asks for bytes."""
+    mapped: _core.Buffer | None = None
+    """The whole file, if it is mapped into memory."""
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -60,6 +62,11 @@ class Source(ABC):
         """Read several ranges (uint64 arrays) into one buffer, back to back."""
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    def local_file(self) -> _core.File | None:
+        """The file for kernels that read by themselves. If they cannot, `read` and `gather` still may. None by
+        default."""
+        return None
 
     @property
     def tag(self) -> str:
