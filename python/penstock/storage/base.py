@@ -41,8 +41,7 @@ class FileState(NamedTuple):
 
 
 class Source(ABC):
-    """The bytes of one file, read by position. Safe to use from several threads. By default, the checks for changes do
-    nothing, which is right for bytes that never change."""
+    """The bytes of one file, read by position, from several threads if needed. By default, they never change."""
 
     path: str
     size: int
@@ -64,8 +63,7 @@ class Source(ABC):
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
 
     def local_file(self) -> _core.File | None:
-        """The file for kernels that read by themselves. If they cannot, `read` and `gather` still may. None by
-        default."""
+        """The file for kernels that read by themselves. If they cannot, `read` and `gather` still may."""
         return None
 
     @property
