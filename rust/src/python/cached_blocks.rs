@@ -57,7 +57,7 @@ pub struct Blocks {
     /// The path of a block's file without the block's number.
     prefix: OsString,
     key: Vec<u8>,
-    pub size: u64,
+    size: u64,
     known: Mutex<Vec<Known>>,
     hits: Arc<AtomicU64>,
 }

@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::buffer::{PyBuffer, room};
-use super::cached_blocks::{Blocks, PyHits};
+use super::cached_blocks::{Blocks, Opened, PyHits};
 use super::frames::u64s;
 use super::mapping::{Mapping, Touched};
 use super::raise;
@@ -57,7 +57,8 @@ impl PyFile {
         let file = match &self.place {
             Place::File(file) => file,
             Place::Blocks(blocks) => {
-                self.fill(&mut bytes.spare_capacity_mut()[..length], &[(start, length as u64)])?;
+                let spare = &mut bytes.spare_capacity_mut()[..length];
+                self.fill(spare, &[(start, length as u64)], &mut Vec::new())?;
                 // SAFETY: these bytes were filled, or an error was returned above.
                 unsafe { bytes.set_len(before + length) };
                 blocks.count(1);
@@ -106,7 +107,7 @@ impl PyFile {
     ) -> std::io::Result<()> {
         let total = size_of_ranges(ranges);
         let mut spare = &mut bytes.spare_capacity_mut()[..total];
-        let mut rest = ranges;
+        let (mut rest, mut open) = (ranges, Vec::new());
         let mut threads = if alone { 1 } else { threads_for(total) };
         if threads == 1 && !alone {
             while let Some((some, others)) = rest.split_at_checked(TIMED_READS.min(rest.len())) {
@@ -116,7 +117,7 @@ impl PyFile {
                 let (mine, theirs) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(some));
                 (spare, rest) = (theirs, others);
                 let start = Instant::now();
-                self.fill(mine, some)?;
+                self.fill(mine, some, &mut open)?;
                 if start.elapsed() > WAITING {
                     threads = WAITING_THREADS;
                     break;
@@ -139,7 +140,7 @@ impl PyFile {
         threads: usize,
     ) -> std::io::Result<()> {
         if threads == 1 || ranges.len() < threads {
-            return self.fill(spare, ranges);
+            return self.fill(spare, ranges, &mut Vec::new());
         }
         let share = ranges.len().div_ceil(threads);
         let (own, others) = ranges.split_at(share);
@@ -151,9 +152,9 @@ impl PyFile {
             for part in others.chunks(share) {
                 let (theirs, rest) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(part));
                 spare = rest;
-                readers.push(scope.spawn(move || self.fill(theirs, part)));
+                readers.push(scope.spawn(move || self.fill(theirs, part, &mut Vec::new())));
             }
-            let mut done = self.fill(mine, own);
+            let mut done = self.fill(mine, own, &mut Vec::new());
             for reader in readers {
                 let other = reader.join();
                 done = done
@@ -163,9 +164,13 @@ impl PyFile {
         })
     }
 
-    /// Fill a part of uninitialised memory with the ranges.
-    fn fill(&self, mut part: &mut [MaybeUninit<u8>], ranges: &[(u64, u64)]) -> std::io::Result<()> {
-        let mut open = Vec::new();
+    /// Fill a part of uninitialised memory with the ranges. `open` has the open blocks of a cache.
+    fn fill<'a>(
+        &'a self,
+        mut part: &mut [MaybeUninit<u8>],
+        ranges: &[(u64, u64)],
+        open: &mut Vec<Opened<'a>>,
+    ) -> std::io::Result<()> {
         for &(start, length) in ranges {
             let (mine, rest) = std::mem::take(&mut part).split_at_mut(length as usize);
             part = rest;
@@ -175,7 +180,7 @@ impl PyFile {
             };
             match &self.place {
                 Place::File(file) => file.read_exact_at(target, start)?,
-                Place::Blocks(blocks) => blocks.fill(&mut open, target, start)?,
+                Place::Blocks(blocks) => blocks.fill(open, target, start)?,
             }
         }
         Ok(())
