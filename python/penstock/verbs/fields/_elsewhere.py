@@ -106,7 +106,7 @@ class _Elsewhere(Work):
         """Note in the journal that a shard is being written, and return whether it may replace an object."""
         self._lock.check()
         self._writing = ExitStack()
-        writing = self._journal.writing(shard, overwrite=self._job.overwrite)
+        writing = self._journal.entry(shard).writing(overwrite=self._job.overwrite)
         return self._writing.enter_context(writing)
 
     def output(self, shard: int, *, overwrite: bool) -> Output:
@@ -169,7 +169,9 @@ class _Elsewhere(Work):
             if job.place.state(target) == state:  # else it is somebody else's
                 job.place.remove(target)
             raise
-        self._journal.finish(part.shard, Made(state, num_bytes, num_records, notes=notes))
+        written = Made(state, num_bytes, num_records, notes=notes)
+        self._journal.entry(part.shard).finish(written)
+        self._journal.finish(part.shard, written)
         self.notes.update(dict.fromkeys(notes))
         job.published(part.shard)
         self.count(part.shard, num_records, num_bytes)
