@@ -37,6 +37,8 @@ def run_on(
     here: list[str] = []
     for storage, paths in places:
         storage.check_reach()
+        paths = list(paths)
+        storage.check_pickled_names(paths)
         here += [path for path in paths if storage.is_here(path)]
     return machines.run(function, tasks, here)
 

@@ -60,7 +60,11 @@ class Note:
             return _repaired(before)
         with self._begun(is_new=before is None):
             made = repair(before is not None)
-        self._save(state=self._storage.state(self._target), **asdict(made))
+        state = self._storage.state(self._target)
+        if state is None:  # nothing could be saved
+            self._storage.remove(self._path)
+        else:
+            self._save(state=state, **asdict(made))
         return made
 
     @contextmanager

@@ -202,9 +202,14 @@ class _Work:
         places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
         index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
         with suppress(OSError, StaleIndexError):
-            kept = sidecar.load(sidecar.path_for(source.path, self.folder), self.storage)
+            place = sidecar.path_for(source.path, self.folder)
+            kept = sidecar.load(place, self.storage)
             if kept.data_bytes == source.size and not fitting.was_written(kept, source):
                 index = kept
+                is_whole = kept.blocks is not None or not checksums
+                is_whole &= bool(kept.positions) or not kind.info.keeps_positions
+                if is_whole and not self.force and fitting.is_same(kept, source):
+                    return _Made(place, reader.num_records, source.size)
         if checksums:
             index = _with_checksums(index, source)
         if kind.info.keeps_positions:
