@@ -18,6 +18,8 @@ from penstock.verbs.progress import Progress
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
+TASK_BYTES = 128 << 20
+"""Small files are read together in one task, up to these bytes."""
 _AGE_SECONDS = 2.0
 
 
@@ -49,15 +51,35 @@ def all_done(
     done: Callable[[int, Result], None],
 ) -> list[Result]:
     """`all_of`, for tasks that each belong to a file. The error of a task of which the workers died names it."""
+    return all_of(_named(found, names), done)
 
-    def named() -> Generator[tuple[int, Result | Failed]]:
-        with closing(found):
-            for number, result in found:
-                if isinstance(result, Failed) and isinstance(result.error, PenstockError):
-                    result.error.at(file=names[number])
-                yield number, result
 
-    return all_of(named(), done)
+def each_done(
+    found: Generator[tuple[int, Result | Failed]],
+    names: Sequence[str],
+    done: Callable[[int, Result], None],
+) -> None:
+    """The same for results that are used up by `done`, so that they are not kept."""
+
+    def used() -> Generator[tuple[int, Failed | None]]:
+        with closing(_named(found, names)) as results:
+            for number, result in results:
+                if isinstance(result, Failed):
+                    yield number, result
+                else:
+                    done(number, result)
+
+    all_of(used())
+
+
+def _named(
+    found: Generator[tuple[int, Result | Failed]], names: Sequence[str]
+) -> Generator[tuple[int, Result | Failed]]:
+    with closing(found):
+        for number, result in found:
+            if isinstance(result, Failed) and isinstance(result.error, PenstockError):
+                result.error.at(file=names[number])
+            yield number, result
 
 
 class Counter:
