@@ -23,7 +23,7 @@ import pyarrow as pa
 from penstock.contract.format import Chunk, SkippedRegion
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice
 from penstock.datasets._hive import HiveColumns
-from penstock.datasets._opened import Opened
+from penstock.datasets._opened import Opened, options_of
 from penstock.datasets._task_files import Known, TaskFiles, TaskShard
 from penstock.datasets._unlisted import joined
 from penstock.datasets._views import View, ViewFiles
@@ -138,6 +138,17 @@ class ReadTask:
         opened = self._open()
         return scan(opened, opened.projection(columns), batch_records, threads)
 
+    @property
+    def file_numbers(self) -> range:
+        """The numbers of its files in the dataset; from 0 if it was pickled."""
+        return self._files
+
+    def files(self) -> Files:
+        """Its files, which are read and counted as those of the dataset, with their indexes."""
+        files = self._open().files
+        files.options = options_of(self._plan.known.call)
+        return files
+
     def _open(self) -> Opened:
         if self._opened is None:
             plan = self._plan
@@ -183,15 +194,16 @@ def _task_alone(
     return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
 
 
-def tasks_of(dataset: Opened, call: dict[str, Any], target_bytes: int) -> list[ReadTask]:
-    """See Dataset.tasks."""
+def tasks_of(
+    dataset: Opened, call: dict[str, Any], target_bytes: int, *, are_whole: bool = False
+) -> list[ReadTask]:
+    """See Dataset.tasks. With `are_whole`, no file is cut, so none has to be counted, and files of this machine keep the
+    names that the caller gave them."""
     files, views, chosen = _taken_apart(dataset.files)
-    known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
-    shard = partial(TaskFiles.shard_of, files)
-    plan = Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+    plan = _plan(dataset, call, files, views, are_whole=are_whole)
     is_counted = not any(isinstance(view, ByCondition) for view in views)
     tasks: list[ReadTask] = []
-    for ranges, part, count, num_bytes in _ranges(files, target_bytes):
+    for ranges, part, count, num_bytes in _ranges(files, target_bytes, are_whole=are_whole):
         numbers = None if chosen is None else _within(chosen, ranges, part)
         if numbers is not None:
             if not any(map(len, numbers)):
@@ -208,8 +220,7 @@ def tasks_at(dataset: Opened, call: dict[str, Any], numbers: range | np.ndarray)
     files = dataset.files
     base, views, _ = _taken_apart(files)
     views = [view for view in views if not isinstance(view, Choice)]
-    known, shard_of = TaskFiles.known_of(base, call), partial(TaskFiles.shard_of, base)
-    plan = Plan(known, shard_of, views, dataset.schema, dataset.columns, TaskFiles.hive_of(base))
+    plan = _plan(dataset, call, base, views, are_whole=False)
     tasks: list[ReadTask] = []
     for shard, wanted in _by_shard(files, numbers):
         size, total = base.num_bytes(shard), base.num_records_of(shard)
@@ -270,12 +281,27 @@ def _are_next(before: Chunk[Any], after: Chunk[Any]) -> bool:
     return before.first_record + before.num_records == after.first_record
 
 
+def tasks_of_files(dataset: Opened, call: dict[str, Any], numbers: Sequence[int]) -> list[ReadTask]:
+    """A task for each of these files of a dataset that is not a view; see `Dataset.whole_tasks`."""
+    plan = _plan(dataset, call, dataset.files, (), are_whole=True)
+    return [ReadTask(plan, range(number, number + 1), None, None, 0) for number in numbers]
+
+
+def _plan(
+    dataset: Opened, call: dict[str, Any], files: Files, views: Sequence[View], *, are_whole: bool
+) -> Plan:
+    known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
+    shard = partial(TaskFiles.shard_of, files, is_whole=are_whole)
+    return Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+
+
 _Range = tuple[range, Chunk[None] | None, int | None, int]
 """The shards of a task, its part of one, its records, and its bytes."""
 
 
-def _ranges(files: Files, target_bytes: int) -> Iterator[_Range]:
-    counts = np.diff(files.firsts).tolist() if files.options.damage == "error" else None
+def _ranges(files: Files, target_bytes: int, *, are_whole: bool) -> Iterator[_Range]:
+    is_counted = files.options.damage == "error" and not are_whole
+    counts = np.diff(files.firsts).tolist() if is_counted else None
     begin = num_bytes = num_records = 0
     sizes = files.sizes()
     for shard, size in enumerate(sizes):
