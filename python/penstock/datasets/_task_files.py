@@ -97,7 +97,8 @@ class TaskFiles(Files):
     @classmethod
     def known_of(cls, files: Files, call: dict[str, Any]) -> Known:
         """What the tasks of a dataset have in common. `call` has the arguments of `open`."""
-        bare = {**call, "source": None, "columns": None, "hive": False}
+        beside = {"source": None, "columns": None, "hive": False}
+        bare = {**call, **beside, "complete": files.options.complete}
         fields = None if files._overlays is None else files._overlays.fields
         return Known(bare, files.types, files._settled, files.schema, fields)
 

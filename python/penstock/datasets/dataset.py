@@ -25,7 +25,7 @@ from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.shard import Shard
 from penstock.datasets.take import take
-from penstock.datasets.tasks import ReadTask, tasks_of, tasks_of_files
+from penstock.datasets.tasks import ReadTask, tasks_at, tasks_of, tasks_of_files
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count
 from penstock.manifests.manifest import Paths
@@ -436,6 +436,10 @@ class Dataset(Opened):
         if self._columns is not None:
             return self
         return Dataset(self._call, self._files.complete(), self._skipped, self._regions)
+
+    def tasks_at(self, numbers: range | np.ndarray) -> list[ReadTask]:
+        """Return tasks that together read the records with these numbers, which must ascend."""
+        return tasks_at(self, self._call, numbers)
 
     def with_types(self, types: Mapping[str, Any]) -> Dataset:
         """Return a dataset of the same records with other types for some fields: `types=` of `open`."""
