@@ -7,7 +7,11 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 import penstock as ps
+from penstock.storage.base import Source
+from penstock.storage.local import LocalStorage
 
 
 def squared(number: int) -> int:
@@ -54,3 +58,54 @@ def slow(place: str) -> str:
     Path(f"{place}-begun").touch()
     time.sleep(60)
     return place
+
+
+class Deadly(LocalStorage):
+    """Files of this machine, of which those with "poison" in their names kill each worker that opens them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = os.getpid()
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        if "poison" in path and os.getpid() != self.driver:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().source(path, mmap=mmap)
+
+
+class Failing(LocalStorage):
+    """Files of this machine, which cannot be read in the first attempt."""
+
+    def __init__(self, notes: Path) -> None:
+        super().__init__()
+        self.driver, self.notes = os.getpid(), notes
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        note = self.notes / Path(path).name
+        if os.getpid() != self.driver and not note.exists():
+            note.touch()
+            raise ps.StorageError("no answer", file=path)
+        return super().source(path, mmap=mmap)
+
+
+class Slow(LocalStorage):
+    """Files of this machine that take a minute to open. Each worker notes its process first."""
+
+    def __init__(self, notes: Path) -> None:
+        super().__init__()
+        self.driver, self.notes = os.getpid(), notes
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        if os.getpid() != self.driver:
+            (self.notes / str(os.getpid())).touch()
+            time.sleep(60)
+        return super().source(path, mmap=mmap)
+
+
+def doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    return {"twice": [2 * value.as_py() for value in batch["id"]]}
+
+
+def slowly_doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    time.sleep(0.2)
+    return doubled(batch)

@@ -23,6 +23,7 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, PenstockError, StorageError, UnsupportedError, shown
 from penstock.storage._cached import CachedObjects
 from penstock.storage._identity import numbers_of
+from penstock.storage._memory import in_this_process
 from penstock.storage._spooled import SpooledSink
 from penstock.storage.base import Sink, Source, Storage, Traffic
 from penstock.storage.cache import Cache
@@ -55,6 +56,8 @@ class Driver(ABC):
     """Whether a child of a fork may use it."""
     writes = True
     """Whether files can be written."""
+    is_in_memory = False
+    """Whether the files are in the memory of this process."""
 
     @abstractmethod
     def facts(self, path: str) -> Facts:
@@ -94,6 +97,10 @@ class ForeignStorage(Storage):
     def __reduce__(self) -> tuple[Any, ...]:
         refuse_secrets(self._driver.made_of())
         return ForeignStorage, (self._driver, None if self.cached is None else self.cached.cache)
+
+    def check_reach(self) -> None:
+        if self._driver.is_in_memory:
+            raise in_this_process()
 
     @contextmanager
     def told(self, path: str, *, is_open: bool = False) -> Generator[Driver]:

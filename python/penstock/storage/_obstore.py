@@ -150,6 +150,7 @@ class _MemoryDriver(Driver):
     """obstore's store in the memory of this process."""
 
     survives_forks = True
+    is_in_memory = True
 
     def __init__(self, store: Any) -> None:
         self._store = store

@@ -285,6 +285,9 @@ class Storage(ABC):
         """Raise UnsupportedError if the names of these files are secrets, which must not be written into a pickle."""
         del paths
 
+    def check_reach(self) -> None:
+        """Raise UnsupportedError if other processes, to which a pickle of this storage is sent, would see other files."""
+
     def is_here(self, path: str) -> bool:
         """Whether this names a file or folder of this machine's file system."""
         del path
