@@ -12,6 +12,7 @@ from penstock.cli.options import (
     OF_RECORDS,
     json_option,
     misuse,
+    on_option,
     names_in,
     pairs_of,
     reading,
@@ -86,6 +87,7 @@ Examples:
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(*OF_RECORDS)
 @target_storage_option
+@on_option
 @json_option
 def command(
     source: tuple[str, ...],
