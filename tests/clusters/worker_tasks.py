@@ -89,16 +89,16 @@ class Failing(LocalStorage):
 
 
 class Slow(LocalStorage):
-    """Files of this machine that take a minute to open. Each worker notes its process first."""
+    """Files of this machine that take a while to open. Each worker notes its process first."""
 
-    def __init__(self, notes: Path) -> None:
+    def __init__(self, notes: Path, seconds: float = 60) -> None:
         super().__init__()
-        self.driver, self.notes = os.getpid(), notes
+        self.driver, self.notes, self.seconds = os.getpid(), notes, seconds
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         if os.getpid() != self.driver:
             (self.notes / str(os.getpid())).touch()
-            time.sleep(60)
+            time.sleep(self.seconds)
         return super().source(path, mmap=mmap)
 
 
@@ -109,3 +109,18 @@ def doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
 def slowly_doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
     time.sleep(0.2)
     return doubled(batch)
+
+
+def peak() -> int:
+    """The most bytes that this process has had in memory."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def peak_of(paths: list[str], threads: int) -> int:
+    """By how much `verify` and `stats` raise it."""
+    before = peak()
+    ps.verify(paths, threads=threads)
+    ps.stats(paths, threads=threads)
+    return peak() - before

@@ -71,6 +71,12 @@ def machines_of(on: Any) -> Machines:
     return on
 
 
+def refuse(on: Any, why: str, hint: str) -> None:
+    """Raise UnsupportedError if `on` is not None, for a verb that does not run on a cluster."""
+    if on is not None:
+        raise UnsupportedError(f"{why}, so on= is not possible here", hint=hint)
+
+
 def all_of(
     found: Generator[tuple[int, Result | Failed]],
     done: Callable[[int, Result], None] | None = None,
