@@ -1,4 +1,5 @@
-"""A scan of objects takes the same memory however much it reads, with the default budgets."""
+"""A scan of objects takes the same memory however much it reads, with the default budgets, and loads no library that it
+does not use."""
 
 from __future__ import annotations
 
@@ -53,3 +54,31 @@ def test_a_scan_stays_below_300_mib(nginx: Nginx, shard: str) -> None:
 def test_a_scan_of_5_gb_over_a_link_stays_below_300_mib(nginx: Nginx, shard: str) -> None:
     with link(nginx.endpoint) as far:
         assert peak(far.endpoint + shard, 500, 1200) < MOST_MIB
+
+
+LIBRARIES = """
+import sys
+import penstock as ps
+
+for url in sys.argv[2:]:
+    for cache in (None, sys.argv[1]):
+        dataset = ps.open(url, cache=cache)
+        for _ in dataset.scan():
+            pass
+        dataset.take([70, 5, 71, 5])
+        for order in (ps.Blocked(seed=0), ps.Shuffled(seed=0)):
+            for _ in ps.Loader(dataset, 50, order=order, columns=["id", "data"], ragged="list"):
+                pass
+print(*{"pandas", "pyarrow.dataset"} & sys.modules.keys())
+"""
+
+
+def test_reading_objects_loads_no_pandas(nginx: Nginx, tmp_path: Path) -> None:
+    """`pa.array` loads it if it is there: 45 MB, and a third of a second before the first request."""
+    urls: list[str] = []
+    blobs = [np.random.default_rng(n).bytes(30_000) for n in range(RECORDS)]
+    for format in ("tfrecord", "tar", "parquet"):
+        file = nginx.files / f"libraries.{format}"
+        ps.write(pa.table({"id": range(RECORDS), "data": blobs}), file, overwrite=True)
+        urls.append(f"{nginx.endpoint}/strong/{file.name}")
+    assert run_python(LIBRARIES, str(tmp_path), *urls).split() == []

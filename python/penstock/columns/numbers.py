@@ -17,6 +17,7 @@ from penstock.limits import checked_count
 
 _DTYPES = {
     pa.uint8(): np.uint8,
+    pa.int32(): np.int32,
     pa.uint32(): np.uint32,
     pa.uint64(): np.uint64,
     pa.int64(): np.int64,

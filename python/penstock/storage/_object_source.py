@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock import _core
-from penstock.columns.numbers import as_numpy
+from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import shown
 from penstock.storage._identity import numbers_of
@@ -244,9 +244,8 @@ class ObjectSource(Source):
 
     def begin(self, starts: Sequence[int], lengths: Sequence[int]) -> _core.Fetch:
         """Begin to request these ranges."""
-        import pyarrow as pa  # not loaded by `import penstock`
-
-        arrays = (pa.array(values, pa.uint64()) for values in (starts, lengths))
+        # Not by `pa.array`, which imports pandas: a third of a second and 45 MB.
+        arrays = (as_arrow(np.array(values, np.uint64)) for values in (starts, lengths))
         return self._store.fetch(self._key, self._state, *arrays)
 
     @property
