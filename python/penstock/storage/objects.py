@@ -239,7 +239,7 @@ class ObjectStorage(Storage):
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
         """Open an object by a request for this state only. An older version is read, if the store keeps it."""
-        if not is_url(path) or mmap:
+        if not is_url(path) or mmap or state == FileState(state.size):
             return super().pinned(path, state, mmap=mmap)
         with self._lock:
             self._forget_after_fork()
