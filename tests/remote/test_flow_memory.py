@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
@@ -28,13 +29,17 @@ MOST_MIB = 300
 RECORDS, RECORD_BYTES = 100, 100_000
 
 
-@pytest.fixture(scope="module")
-def shard(nginx: Nginx) -> str:
+@pytest.fixture(scope="module", params=["tfrecord", "parquet"])
+def shard(nginx: Nginx, request: pytest.FixtureRequest) -> str:
     """The path of a shard of 10 MB on the server. A scan lists it many times."""
-    file = nginx.files / "memory.tfrecord"
+    file = nginx.files / f"memory.{request.param}"
     blobs = [np.random.default_rng(n).bytes(RECORD_BYTES) for n in range(RECORDS)]
-    ps.write(pa.table({"id": range(RECORDS), "data": blobs}), file, index=False, overwrite=True)
-    return "/strong/memory.tfrecord"
+    table = pa.table({"id": range(RECORDS), "data": blobs})
+    if request.param == "parquet":
+        pq.write_table(table, file)  # with a dictionary of all values, which takes most memory
+    else:
+        ps.write(table, file, index=False, overwrite=True)
+    return f"/strong/{file.name}"
 
 
 def peak(url: str, times: int, seconds: int) -> int:

@@ -41,7 +41,7 @@ from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
-from penstock.formats.parquet._ahead import Ahead, holding, ranges_of, wanted
+from penstock.formats.parquet._ahead import FREED, Ahead, holding, ranges_of, wanted
 from penstock.formats.parquet._cursors import Cursor, Cursors
 from penstock.formats.parquet._footer import (
     ColumnChunk,
@@ -452,7 +452,10 @@ class ParquetReader(Reader):
         with self._cursors.borrow(key, part.start, end, make) as cursor:
             while cursor.at < part.start:
                 cursor.read(min(part.step, part.start - cursor.at))
-            return cursor.read(part.num_records)
+            batch = cursor.read(part.num_records)
+        if self._ahead is not None:
+            FREED.decoded(batch.get_total_buffer_size())
+        return batch
 
     def _cursor(self, part: GroupPart, stored: Any) -> Cursor:
         names = None if stored.names == self._stored.names else list(stored.names)
