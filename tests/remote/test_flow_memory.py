@@ -3,6 +3,9 @@ does not use."""
 
 from __future__ import annotations
 
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from penstock.formats.parquet._ahead import Room
 from reading import run_python
 from remote.servers.link import link
 from remote.servers.nginx import Nginx
@@ -59,6 +63,30 @@ def test_a_scan_stays_below_300_mib(nginx: Nginx, shard: str) -> None:
 def test_a_scan_of_5_gb_over_a_link_stays_below_300_mib(nginx: Nginx, shard: str) -> None:
     with link(nginx.endpoint) as far:
         assert peak(far.endpoint + shard, 500, 1200) < MOST_MIB
+
+
+def test_row_groups_of_objects_are_decoded_within_a_budget() -> None:
+    room = Room(20)
+    running: list[int] = []
+    most: list[int] = []
+
+    def decode(num_bytes: int) -> None:
+        with room.of(num_bytes):
+            running.append(num_bytes)
+            most.append(sum(running))
+            assert len(running) == 1 or sum(running) <= 20
+            time.sleep(0.002)
+            running.remove(num_bytes)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(decode, [5, 10, 100, 8, 12, 20, 1] * 5))
+    assert max(most) == 100
+    with room.of(100):
+        child = os.fork()
+        if not child:
+            with room.of(100):  # its parent's threads do not decode here
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 LIBRARIES = """

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.engine.locks import Lock
+from penstock.engine.threads import wait_for
 from penstock.formats.parquet._footer import ColumnChunk
 from penstock.storage.base import Source
 
@@ -15,6 +19,7 @@ _MOST_GROUPS = 8
 _MOST_BYTES = 24 << 20
 """Decoding a row group takes several times its bytes, so little more than a link needs is requested ahead."""
 _FREED_BYTES = 4 << 20
+_DECODED_BYTES = 20 << 20
 _PADDING_BYTES = 100
 """After a column, pyarrow reads a few bytes more of files of old programs."""
 
@@ -80,6 +85,33 @@ def holding(batches: Iterator[Any], held: object) -> Iterator[Any]:
     del held
 
 
+class Room:
+    """How many bytes of row groups of objects are decoded at the same time, in this process. A row group that is larger
+    is decoded alone. Memory holds several times as many bytes meanwhile."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._used = 0
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._turn = threading.Condition(self._lock)
+
+    @contextmanager
+    def of(self, num_bytes: int) -> Generator[None]:
+        """Wait until there is room for these bytes, and use it."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._used, self._process = 0, os.getpid()  # what the parent's threads decode
+            wait_for(self._turn, lambda: not self._used or self._used + num_bytes <= self._most)
+            self._used += num_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._used -= num_bytes
+                self._turn.notify_all()
+
+
 class Freed:
     """Returns memory that pyarrow does not use to the system, each time so many bytes were decoded. pyarrow keeps it for
     a second, and in this time a scan of objects frees a hundred megabytes."""
@@ -96,3 +128,4 @@ class Freed:
 
 
 FREED = Freed()
+ROOM = Room(_DECODED_BYTES)
