@@ -24,7 +24,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock import _core
+from penstock.columns.numbers import as_arrow
 from penstock.engine.locks import Lock
 from penstock.errors import PenstockError, shown
 from penstock.storage._cache_files import BLOCK_BYTES, Block, Kept
@@ -390,11 +393,9 @@ class CachedSource(SourceView):
         if all(end == begin for (_, end), (begin, _) in pairwise(cuts)):
             data = self._source.read(start, cuts[-1][1] - start)
             return [data.slice(low - start, high - low) for low, high in cuts]
-        import pyarrow as pa  # not loaded by `import penstock`
-
-        starts = pa.array([low for low, _ in cuts], pa.uint64())
-        lengths = pa.array([high - low for low, high in cuts], pa.uint64())
-        data, at = self._source.gather(starts, lengths), 0
+        low_high = np.array(cuts, np.uint64)
+        starts, ends = low_high[:, 0], low_high[:, 1]
+        data, at = self._source.gather(as_arrow(starts), as_arrow(ends - starts)), 0
         found: list[_core.Buffer] = []
         for low, high in cuts:
             found.append(data.slice(at, high - low))
