@@ -8,6 +8,7 @@ from penstock.contract.summary import Summary as Summary
 from penstock.contract.regions import Region as Region
 from penstock.contract.report import Finding as Finding, Report as Report
 from penstock.datasets.dataset import Dataset as Dataset
+from penstock.datasets.tasks import ReadTask as ReadTask
 from penstock.datasets.shard import Shard as Shard
 from penstock.datasets.open import open as open
 from penstock.datasets.packed import packed as packed, pieces as pieces

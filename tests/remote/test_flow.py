@@ -6,6 +6,7 @@ import gc
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.storage._object_source import AHEAD
+from penstock.storage._object_source import AHEAD, Claim
 from penstock.storage.objects import ObjectStorage
 from remote.servers.seaweed import Seaweed
 
@@ -108,6 +109,26 @@ def test_more_than_the_budget_is_not_announced(
     assert source.want([500_000], [2000]) is None
     assert source.want([500_000], [900])
     assert source.read(500_000, 2000).to_bytes() == bytes(2000)
+
+
+def test_threads_that_begin_the_same_files_request_them_once(
+    shards: dict[str, list[str]], options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads of a scan once found, at the same time, that a file was not on its way."""
+    storage = ObjectStorage(options)
+    urls = shards["parquet"]
+    claim = AHEAD.claim
+
+    def slow_claim(count: int) -> Claim | None:
+        time.sleep(0.02)  # a thread that is interrupted here
+        return claim(count)
+
+    monkeypatch.setattr(AHEAD, "claim", slow_claim)
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(storage.begin, [urls] * 4))
+    for url in urls:
+        storage.source(url).close()
+    assert storage.traffic().num_requests == SHARDS
 
 
 @pytest.mark.parametrize("format", ["tfrecord", "parquet"])

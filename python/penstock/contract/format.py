@@ -241,6 +241,22 @@ class Reader(ABC):
         del threads
         return self.chunks()
 
+    def spans(self) -> Iterator[Chunk[Any]]:
+        """Divide the shard where a plan for several machines may cut it, in order. `found_in` reads any consecutive spans
+        without the bytes of the others, if the file's state is the same. By default, these are the chunks. A file that
+        is only read from front to back is one span."""
+        return self.chunks()
+
+    def found_in(self, part: Chunk[Any]) -> Iterator[Chunk[Any]]:
+        """Yield the chunks of consecutive spans, which another reader of the same file found. `part` has their records,
+        and their bytes, which are 0 to 0 if unknown. The first and last chunk may have other records, too."""
+        end = part.first_record + part.num_records
+        for chunk in self.chunks():
+            if chunk.first_record >= end:
+                return
+            if chunk.first_record + chunk.num_records > part.first_record:
+                yield chunk
+
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         """Split a chunk into chunks whose batches are not too large. This may read the records."""
         del columns

@@ -34,6 +34,12 @@ class WrappedReader(Reader):
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         return self.base.found_by(threads)
 
+    def spans(self) -> Iterator[Chunk[Any]]:
+        return self.base.spans()
+
+    def found_in(self, part: Chunk[Any]) -> Iterator[Chunk[Any]]:
+        return self.base.found_in(part)
+
     def readable(self, chunk: Chunk[Any]) -> Readable | None:
         return self.base.readable(chunk)
 

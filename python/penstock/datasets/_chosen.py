@@ -190,7 +190,7 @@ class ChosenFiles(ViewFiles):
         return digest.hexdigest()
 
 
-class _Inner(NamedTuple):
+class Inner(NamedTuple):
     """`Chunk.data` of a chunk in a view: the chunk of the file, and which of its rows are in the view (None: all)."""
 
     chunk: Chunk[Any]
@@ -250,36 +250,36 @@ class ChosenReader(Reader):
         begin, end = np.searchsorted(numbers, [first, first + len(kept)]).tolist()
         if begin < end:
             is_whole = end - begin == chunk.num_records
-            inner = _Inner(chunk, None if is_whole else kept[numbers[begin:end] - first])
+            inner = Inner(chunk, None if is_whole else kept[numbers[begin:end] - first])
             yield Chunk(begin, end - begin, chunk.start_byte, chunk.end_byte, inner)
 
-    def parts(self, chunk: Chunk[_Inner], columns: Projection) -> Iterator[Chunk[Any]]:
+    def parts(self, chunk: Chunk[Inner], columns: Projection) -> Iterator[Chunk[Any]]:
         for part in self._base.parts(chunk.data.chunk, columns):
             yield from self._chosen(part)
 
     def place(self, record: int) -> tuple[str, int, int] | None:
         return self._base.place(record)  # the number in the file, as in `record_numbers`
 
-    def record_numbers(self, chunk: Chunk[_Inner]) -> np.ndarray:
+    def record_numbers(self, chunk: Chunk[Inner]) -> np.ndarray:
         inner, rows = chunk.data
         numbers = self._base.record_numbers(inner)
         return numbers if rows is None else numbers[rows]
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[Any], Selection]]:
         for chunk, rows in self._base.pick(self._numbers()[records]):
-            inner = _Inner(chunk, None)
+            inner = Inner(chunk, None)
             count = chunk.num_records
             yield Chunk(-1, count, chunk.start_byte, chunk.end_byte, inner), rows
 
     def decode(
-        self, chunk: Chunk[_Inner], records: Selection, columns: Projection
+        self, chunk: Chunk[Inner], records: Selection, columns: Projection
     ) -> pa.RecordBatch:
         return self._base.decode(chunk.data.chunk, _rows(chunk, records), columns)
 
-    def lent(self, chunk: Chunk[_Inner], records: Selection, columns: Projection) -> pa.RecordBatch:
+    def lent(self, chunk: Chunk[Inner], records: Selection, columns: Projection) -> pa.RecordBatch:
         return self._base.lent(chunk.data.chunk, _rows(chunk, records), columns)
 
-    def delivered(self, chunk: Chunk[_Inner], records: Selection, columns: Projection) -> Delivered:
+    def delivered(self, chunk: Chunk[Inner], records: Selection, columns: Projection) -> Delivered:
         inner, rows = chunk.data
         if records is None and rows is not None and self._damage != "error":
             return self._around_damage(inner, rows, columns)
@@ -308,7 +308,7 @@ class ChosenReader(Reader):
         numbers = np.searchsorted(rows, found.records[place])
         return Delivered(reordered(found.batch, place), numbers, found.skipped)
 
-    def readable(self, chunk: Chunk[_Inner]) -> Readable | None:
+    def readable(self, chunk: Chunk[Inner]) -> Readable | None:
         inner, rows = chunk.data
         found = self._base.readable(inner)
         if found is None or rows is None:
@@ -333,7 +333,7 @@ class ChosenReader(Reader):
         self._base.close()
 
 
-def _rows(chunk: Chunk[_Inner], records: Selection) -> Selection:
+def _rows(chunk: Chunk[Inner], records: Selection) -> Selection:
     """Return the rows of the file's chunk for some records of the view's chunk."""
     rows = chunk.data.rows
     if rows is None or records is None:

@@ -7,6 +7,7 @@ it another type. It replaces a column of that name in the file.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 from collections.abc import Sequence
@@ -79,6 +80,12 @@ class HiveColumns:
             {key: _value(own[key], field, path) for key, field in self.fields.items()}
             for path, own in zip(paths, found, strict=True)
         ]
+
+    def some(self, shards: Sequence[int]) -> HiveColumns:
+        """The columns of some of the files only, which are numbered anew."""
+        other = copy.copy(self)
+        other._values = [self._values[shard] for shard in shards]
+        return other
 
     def without(self, schema: Any) -> Any:
         """`schema=` for opening the files, without these columns."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock import formats
+from penstock.contract.format import Chunk
+from penstock.datasets._unlisted import Cut
 from penstock.datasets.files import Files
 from penstock.errors import StaleIndexError, command, shown
+from penstock.framing.format import FramedFormat
 from penstock.manifests.manifest import Manifest, Paths
-from penstock.storage.base import Source
+from penstock.storage.base import FileState, Source
 from penstock.storage.skipped import SkippedFile
 
 _PART_BYTES = 2 << 20
@@ -86,6 +91,26 @@ class ManifestFiles(Files):
         if not self._trusts_counts:
             return super().chunk_lengths
         return self.manifest.parts(_PART_BYTES).tolist()
+
+    def sizes(self) -> list[int]:
+        return [
+            size for group in self.manifest.stored() for size in group.column("bytes").to_pylist()
+        ]
+
+    def file_state(self, shard: int) -> FileState:
+        return self.manifest.expected(shard)
+
+    def cut(self, shard: int, target_bytes: int) -> list[Cut]:
+        """Equal parts, because the spans are known only after opening the file. If its format does not store the
+        positions of its records, it needs an index."""
+        kind = formats.by_name(self.format_name(shard))
+        is_bare = isinstance(kind, FramedFormat) or kind.info.keeps_positions
+        size, records = self.num_bytes(shard), self.num_records_of(shard)
+        count = min(-(-size // target_bytes), records)
+        if count < 2 or (is_bare and self.manifest.value(shard, "index") is None):
+            return []
+        edges = [records * n // count for n in range(count + 1)]
+        return [Cut(Chunk(a, b - a, 0, 0), size * (b - a) // records) for a, b in pairwise(edges)]
 
     def num_bytes(self, shard: int) -> int:
         return self.manifest.value(shard, "bytes")

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.contract.format import Options, SkippedRegion
 from penstock.datasets.files import Files
+from penstock.errors import SchemaError
 
 _OF_ONE_RECORD = re.compile(r"record \d+: ")
 
@@ -94,6 +95,21 @@ class Opened:
         views of it and datasets made from it, such as those of `select`, `filter` and the verbs."""
         return self._regions.regions
 
+    def projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
+        """The columns to read: those of `open`, or of the caller. Raises SchemaError if there is no such column."""
+        if columns is None:
+            return self._columns
+        check_are_names(columns)
+        for name in columns:
+            self.check_column(name)
+        return list(columns)
+
+    def check_column(self, name: str, file: str | None = None) -> None:
+        """Raise SchemaError if there is no such column."""
+        if not self._files.schema.get_all_field_indices(name):
+            known = ", ".join(self._files.schema.names)
+            raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
+
     def add_skipped(self, region: SkippedRegion) -> None:
         self._regions.add(region)
 
@@ -103,6 +119,12 @@ class Opened:
         if number not in self._regions.records:
             self._regions.records.add(number)
             self.add_skipped(region)
+
+
+def options_of(call: dict[str, Any]) -> Options:
+    """The options in a call of `open`."""
+    beside = ("source", "format", "columns", "overlays", "hive", "storage")
+    return Options(**{word: value for word, value in call.items() if word not in beside})
 
 
 def check_are_names(columns: Any) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from penstock.contract.format import Reader
+from penstock.contract.format import Chunk, Reader
+from penstock.storage.base import FileState, Source
 
 
 class Every(set[int]):
@@ -15,6 +18,13 @@ class Every(set[int]):
 
     def __contains__(self, number: object) -> bool:
         return True
+
+
+class Cut(NamedTuple):
+    """A part of a shard: its records, with their bytes (0 to 0 if unknown), and about how many bytes these are."""
+
+    part: Chunk[None]
+    num_bytes: int
 
 
 class Unlisted(ABC):
@@ -50,7 +60,44 @@ class Unlisted(ABC):
         every = range(len(self.paths))
         return [chunk.num_records for shard in every for chunk in self.reader(shard).chunks()]
 
+    @abstractmethod
+    def num_bytes(self, shard: int) -> int: ...
+
+    @abstractmethod
+    def source(self, shard: int) -> Source: ...
+
+    def sizes(self) -> list[int]:
+        """The size of each file."""
+        return [self.num_bytes(shard) for shard in range(len(self.paths))]
+
+    def file_state(self, shard: int) -> FileState:
+        """The state of a file that is read."""
+        return self.source(shard).file_state()
+
+    def cut(self, shard: int, target_bytes: int) -> list[Cut]:
+        """Divide a file into parts of up to `target_bytes` that can be read alone."""
+        return _joined(list(self.reader(shard).spans()), self.num_bytes(shard), target_bytes)
+
     @property
     def known_fingerprint(self) -> str:
         """`Dataset.fingerprint` of all records, if a manifest has it; else empty."""
         return ""
+
+
+def _joined(spans: list[Chunk[Any]], size: int, target_bytes: int) -> list[Cut]:
+    """Join consecutive spans of a file of `size` bytes, up to `target_bytes`."""
+    edges = [edge for span in spans for edge in (span.start_byte, span.end_byte)]
+    has_bytes = edges == sorted(edges) and all(0 < edge <= size for edge in edges[1:])
+    total = max(sum(span.num_records for span in spans), 1)
+    found: list[Cut] = []
+    for span in spans:
+        start, end = (span.start_byte, span.end_byte) if has_bytes else (0, 0)
+        num_bytes = end - start if has_bytes else size * span.num_records // total
+        if found and found[-1].num_bytes + num_bytes <= target_bytes:
+            before, held = found[-1]
+            count = before.num_records + span.num_records
+            found[-1] = Cut(replace(before, num_records=count, end_byte=end), held + num_bytes)
+        else:
+            part: Chunk[None] = Chunk(span.first_record, span.num_records, start, end)
+            found.append(Cut(part, num_bytes))
+    return found

@@ -17,6 +17,9 @@ class View(ABC):
     keeps_columns: bool = True
     """Whether its records have the columns of the files."""
 
+    keeps_records: bool = True
+    """Whether each of its records is a record of the files."""
+
     @abstractmethod
     def files(self, base: Files) -> ViewFiles:
         """Return the files with the records of the view."""

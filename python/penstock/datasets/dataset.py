@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from penstock.columns.records import has_tensors
 from penstock.conditions import Where
-from penstock.contract.format import Options
 from penstock.datasets._as_dicts import dicts_of
 from penstock.datasets._chosen import ByCondition, ByNumber, readable
 from penstock.datasets._computed import Computed, checked
 from penstock.datasets._manifest_files import ManifestFiles
-from penstock.datasets._opened import Opened, Skipped, check_are_names
+from penstock.datasets._opened import Opened, Skipped, check_are_names, options_of
 from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with
 from penstock.datasets._views import View, ViewFiles
@@ -26,6 +25,7 @@ from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.shard import Shard
 from penstock.datasets.take import take
+from penstock.datasets.tasks import ReadTask, tasks_of
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count
 from penstock.manifests.manifest import Paths
@@ -65,7 +65,7 @@ class Dataset(Opened):
         """The class names that loaders have found so far, by path (None: too many); see loader/_class_names.py."""
         self._has_tensors: bool | None = None
         for name in self._columns or ():
-            self._check_column(name, file=files.paths[0])
+            self.check_column(name, file=files.paths[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         if isinstance(self._files, ViewFiles):
@@ -149,7 +149,7 @@ class Dataset(Opened):
             threads = checked_count("threads", threads, 1)
         if batch_records is not None:
             batch_records = checked_count("batch_records", batch_records, 1)
-        return scan(self, self._projection(columns), batch_records, threads)
+        return scan(self, self.projection(columns), batch_records, threads)
 
     def take(
         self, records: Sequence[int] | np.ndarray, columns: Sequence[str] | None = None
@@ -161,7 +161,7 @@ class Dataset(Opened):
             RecordIndexError: a number is out of range.
             PenstockError: one of the records is damaged, or does not fit the schema.
         """
-        return take(self, records, self._projection(columns))
+        return take(self, records, self.projection(columns))
 
     def head(self, n: int = 5) -> pa.Table:
         """Return the first `n` records, or all if there are fewer."""
@@ -205,7 +205,7 @@ class Dataset(Opened):
 
     def select(self, columns: Sequence[str]) -> Dataset:
         """Return the same records with only these columns, in this order. Nothing is read or copied."""
-        call = {**self._call, "columns": self._projection(columns)}
+        call = {**self._call, "columns": self.projection(columns)}
         return Dataset(call, self._files, self._skipped, Skipped(self._regions))
 
     def rename(self, names: Mapping[str, str]) -> Dataset:
@@ -266,7 +266,7 @@ class Dataset(Opened):
         """
         check_are_names(reads)
         for name in reads or ():
-            self._check_column(name)
+            self.check_column(name)
         listed = None if reads is None else list(reads)
         return self.view(ByCondition(where, self.schema, listed))
 
@@ -382,6 +382,33 @@ class Dataset(Opened):
         """
         return import_module("penstock.adapters.arrow").ArrowDataset(self)
 
+    def tasks(self, target_bytes: int = 128 << 20) -> list[ReadTask]:
+        """Divide the records into tasks that other processes and machines can read: contiguous ranges, in order, which
+        together are all records once. A task is several neighbouring files of up to `target_bytes` together, or a part of
+        a larger file. It pickles with all that it needs: the names and states of its files, the schema, and how the data
+        was opened. To cut files, and to count, this opens all of them, unless a manifest lists them.
+
+        Args:
+            target_bytes: the most stored bytes of a task with several files or several chunks of a file. A chunk has
+                about 2 MiB; a Parquet file is cut only between row groups. A compressed TFRecord file, and any file if
+                damage is skipped, is not cut.
+
+        Raises:
+            UnsupportedError: the records are rows of `penstock.packed`, which are made of several documents.
+
+        Example:
+            >>> import pickle
+            >>> import penstock as ps
+            >>> made = ps.write({"id": range(9)}, "few.tfrecord", num_shards=3, overwrite=True)
+            >>> tasks = ps.open(made.paths).tasks()
+            >>> tasks
+            [<penstock.ReadTask few-00000-of-00003.tfrecord and 2 more: 9 records>]
+            >>> task = pickle.loads(pickle.dumps(tasks[0]))
+            >>> sum(batch.num_rows for batch in task.batches(columns=["id"]))
+            9
+        """
+        return tasks_of(self, self._call, checked_count("target_bytes", target_bytes, 1))
+
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         stream = pa.RecordBatchReader.from_batches(self.schema, self.scan())
         return stream.__arrow_c_stream__(requested_schema)
@@ -389,24 +416,11 @@ class Dataset(Opened):
     def __arrow_c_schema__(self) -> object:
         return self.schema.__arrow_c_schema__()
 
-    def _projection(self, columns: Sequence[str] | None) -> Sequence[str] | None:
-        if columns is None:
-            return self._columns
-        check_are_names(columns)
-        for name in columns:
-            self._check_column(name)
-        return list(columns)
-
-    def _check_column(self, name: str, file: str | None = None) -> None:
-        if not self._files.schema.get_all_field_indices(name):
-            known = ", ".join(self._files.schema.names)
-            raise SchemaError(f"no such column; there are: {known}", field=name, file=file)
-
     # -- for the verbs --------------------------------------------------------------------------
 
     def cautious_scan(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """`scan`, for a caller that may stop after a few records: at first nothing is read ahead."""
-        return cautious_scan(self, self._projection(columns))
+        return cautious_scan(self, self.projection(columns))
 
     def complete(self) -> Dataset:
         """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
@@ -442,13 +456,12 @@ def dataset_of(
     regions: Skipped | None = None,
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
-    beside = ("source", "format", "columns", "overlays", "hive", "storage")
     paths, overlays = call["source"], call["overlays"]
     listed_by = paths.manifest if isinstance(paths, Paths) else None
     files = (Files if listed_by is None else ManifestFiles)(
         paths,
         call["storage"] or LocalStorage(),
-        Options(**{word: value for word, value in call.items() if word not in beside}),
+        options_of(call),
         format=call["format"],
         # Looking for an overlay costs a request for each shard.
         overlays=overlays and (listed_by is None or listed_by.footer.has_overlays),

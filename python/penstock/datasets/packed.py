@@ -134,6 +134,7 @@ class PackedView(View):
     """The arguments of `packed`."""
 
     keeps_columns = False
+    keeps_records = False
 
     def __init__(
         self,

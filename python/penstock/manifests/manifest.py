@@ -201,8 +201,6 @@ class Manifest:
         """
         path, state = self.name(shard), self.expected(shard)
         try:
-            if state == FileState(state.size):
-                return _of_size(self.storage.source(path, mmap=mmap), state.size)
             return self.storage.pinned(path, state, mmap=mmap)
         except (ChangedError, FileNotFoundError) as error:
             what = "changed" if isinstance(error, ChangedError) else "removed"
@@ -294,13 +292,6 @@ class _WithFooter(SourceView):
         if start + length == self.size:  # a reader that does not know the length of the footer
             return _core.Buffer.join([self._source.read(start, -inside), self._footer])
         return self._source.read(start, length)
-
-
-def _of_size(source: Source, size: int) -> Source:
-    if source.size == size:
-        return source
-    source.close()
-    raise ChangedError("the file has another size", file=source.path)
 
 
 def _starts(counts: Sequence[int]) -> np.ndarray:

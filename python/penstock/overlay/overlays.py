@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +23,24 @@ from penstock.storage.pyarrow_files import translated
 
 
 class Overlays:
-    """The overlays of a dataset's shards, and the fields that they add to its records."""
+    """The overlays of a dataset's shards, and the fields that they add to its records.
 
-    def __init__(self, paths: Sequence[str], storage: Storage, limits: Limits) -> None:
+    Args:
+        paths: the shards.
+        storage: where they are.
+        limits: the limits on the memory for a file.
+        known: for some shards of a dataset that was opened before: the fields that overlays of any of its shards add. These
+            shards have been compared with their overlays, and are not compared again.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        storage: Storage,
+        limits: Limits,
+        known: Mapping[str, pa.Field] | None = None,
+    ) -> None:
+        self._is_compared = known is not None
         cache = BlockCache()
         self._shards = list(
             in_order(
@@ -45,6 +60,7 @@ class Overlays:
         for name, field in self.fields.items():
             if any(name not in view.owners for view in self._views):
                 self.fields[name] = field.with_nullable(True)
+        self.fields = self.fields if known is None else dict(known)
 
     def _refuse_different_changes(self, paths: Sequence[str]) -> None:
         """Raise SchemaError if fields were dropped or renamed in some of the shards only: the same name would mean
@@ -219,7 +235,7 @@ class Overlays:
     ) -> StaleIndexError | None:
         """The error for the first overlay that was made for another state of the shard. With `counted`, also compare
         the number of records."""
-        if not self._shards[shard]:
+        if self._is_compared or not self._shards[shard]:
             return None
         tag = source.tag
         made_for = [overlay.identity.tag for overlay in self._shards[shard]]

@@ -305,7 +305,8 @@ class Storage(ABC):
         ...
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
-        """Open a file, if it is in this state; else raise ChangedError."""
+        """Open a file, if it is in this state; else raise ChangedError. If only the size is known, only that is
+        compared."""
         source = self.source(path, mmap=mmap)
         found = source.file_state()
         if not state.fits(found):

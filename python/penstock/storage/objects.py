@@ -157,22 +157,30 @@ class ObjectStorage(Storage):
                 continue
             listed = self.listed_bytes(path)
             size = most if listed is None else min(most, max(listed, 1))
-            with self._lock:
-                self._forget_after_fork()
-                opening = self._opening.get(path)
-                # What is on its way is used, unless it is a small part.
-                if path in self._states or (opening is not None and 2 * opening[2] >= size):
-                    is_begun = True
-                    continue
-            if (claim := AHEAD.claim(size)) is None:
+            if not self._begun(path, size):
                 return is_begun
             is_begun = True
+        return is_begun
+
+    def _begun(self, path: str, size: int) -> bool:
+        """Begin to request the first bytes of an object, unless they are here or on their way. False if there is no
+        room for them."""
+        # In one step, because several threads begin to open the same files.
+        with self._lock:
+            self._forget_after_fork()
+            if path in self._states:
+                return True
+            if (opening := self._opening.get(path)) is not None:
+                _, claim, coming = opening
+                # A small part is requested again, with what follows, unless a reader waits for it.
+                if claim is None or 2 * coming >= size:
+                    return True
+            if (claim := AHEAD.claim(size)) is None:
+                return False
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim, size
-            with self._lock:
-                self._opening[path] = opening
-        return is_begun
+                self._opening[path] = store.first(key, 0, size), claim, size
+        return True
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         """Open an object. As long as this storage is used, the same path is the same state of the object."""
@@ -231,7 +239,7 @@ class ObjectStorage(Storage):
 
     def pinned(self, path: str, state: FileState, *, mmap: bool = False) -> Source:
         """Open an object by a request for this state only. An older version is read, if the store keeps it."""
-        if not is_url(path) or mmap:
+        if not is_url(path) or mmap or state == FileState(state.size):
             return super().pinned(path, state, mmap=mmap)
         with self._lock:
             self._forget_after_fork()

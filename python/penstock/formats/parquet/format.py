@@ -271,6 +271,15 @@ class ParquetReader(Reader):
         for number, part in enumerate(self._parts):
             yield Chunk(self._starts[number], part.num_records, 4, self._data_end, part)
 
+    def spans(self) -> Iterator[Chunk[Any]]:
+        """Yield the row groups, with the bytes of their columns."""
+        at = 0
+        for group in range(self._metadata.num_row_groups):
+            count, columns = self._metadata.row_group(group).num_rows, self._columns_of(group)
+            start = min((one.start for one in columns), default=0)
+            yield Chunk(at, count, start, max((one.end for one in columns), default=0), WHOLE)
+            at += count
+
     def reads_ahead(self) -> bool:
         if self._bytes.source.announces:
             self._ahead = Ahead(self._bytes.source, self._metadata.num_row_groups)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -140,6 +141,19 @@ class FramedReader(Reader):
         if threads == 1 or self._index is not None or size is None:
             return self.found()
         return self._in_windows(Windows(shard, size))
+
+    def spans(self) -> Iterator[FrameChunk]:
+        index = self.index
+        if not self._shard.stream.container:
+            yield from self.chunks()
+        elif index.num_records:
+            yield Chunk(0, index.num_records, 0, self.source.size, index)
+
+    def found_in(self, part: Chunk[Any]) -> Iterator[FrameChunk]:
+        if self._index is not None or not part.end_byte:
+            return super().found_in(part)
+        place = part.start_byte, part.first_record
+        return only_chunks(walked_chunks(self._shard, start=place, end=part.end_byte))
 
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows

@@ -134,6 +134,13 @@ class PositionedReader(Reader):
         yield from map(self._chunk, range(len(self._edges) - 1))
         self._check()
 
+    def spans(self) -> Iterator[Chunk[None]]:
+        if not self._info.keeps_positions:
+            yield from self.chunks()
+        elif self.num_records:  # another machine would have to find the positions
+            start, end = self._positions[[0, -1]].tolist()
+            yield Chunk(0, self.num_records, start, end)
+
     def found_by(self, threads: int) -> Iterator[Stretch]:
         del threads
         yield from self.chunks()

@@ -1,0 +1,176 @@
+"""The files of a read task: some files of a dataset that was opened elsewhere, or a part of one of them.
+
+Nothing is looked for or inferred: the schema is settled, and each file must be in the state in which it was planned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contract.format import Chunk, Reader
+from penstock.datasets._chosen import ChosenReader, Inner
+from penstock.datasets._hive import HiveColumns
+from penstock.datasets._opened import options_of
+from penstock.datasets._unlisted import Every
+from penstock.datasets.files import Files, Types
+from penstock.errors import ChangedError, StaleIndexError, shown
+from penstock.overlay.overlays import Overlays
+from penstock.storage.base import FileState, Source
+from penstock.storage.local import LocalStorage
+
+_HINT = "open the data again, and make new tasks"
+
+
+class Known(NamedTuple):
+    """What the files of all tasks of a plan have in common."""
+
+    call: dict[str, Any]
+    """The arguments of `open`, without the files."""
+    types: Types
+    settled: pa.Schema | None
+    """The schema of the files, unless the caller gave one."""
+    schema: pa.Schema
+    """The same with the fields of overlays and of the names of folders."""
+    fields: dict[str, pa.Field] | None
+    """The fields of overlays; None if no file has one."""
+
+
+class TaskShard(NamedTuple):
+    """A file of a task."""
+
+    path: str
+    state: FileState
+    num_records: int | None
+    """All records of the file; None if unknown."""
+    is_kept: bool = False
+    """Whether the schema comes from a sidecar of this file."""
+    added: Sequence[str] = ()
+    """The digests of its overlays."""
+
+
+class TaskFiles(Files):
+    """The files of a task. With `part`, there is one, and only these records of it are read."""
+
+    def __init__(
+        self,
+        known: Known,
+        shards: Sequence[TaskShard],
+        part: Chunk[None] | None,
+        hive: HiveColumns | None,
+    ) -> None:
+        call = known.call
+        self.shards, self.part = shards, part
+        self.paths = tuple(shard.path for shard in shards)
+        self.storage = call["storage"] or LocalStorage()
+        options = options_of(call)
+        # A plan has the positions that an index would have.
+        needs_index = options.damage != "error" or options.checksums == "index"
+        if not needs_index and (part is None or part.end_byte):
+            options = replace(options, index="never")
+        self.options = replace(options, stores_index=False)
+        self._format, self.hive, self.listed = call["format"], call["hive"], None
+        self._firsts, self.uncounted = None, []
+        self._hive = hive
+        self.types, self._settled, self.schema = known.types, known.settled, known.schema
+        self._num_kept = sum(shard.is_kept for shard in shards)  # the first ones
+        self._names = self._overlays = None
+        if known.fields is not None:
+            self._names = known.schema.names
+            limits = self.options.limits
+            self._overlays = Overlays(self.paths, self.storage, limits, known.fields)
+            for number, shard in enumerate(shards):
+                if tuple(self._overlays.digests(number)) != shard.added:
+                    raise _changed("the overlays of the file were changed", shard.path)
+        self._forget_readers()
+        # Only the first records of a file can show that it has none of the fields.
+        is_checked = known.types != "given" and (part is None or not part.first_record)
+        self._alike = set(range(self._num_kept)) if is_checked else Every()
+        self._whole = set[int]()
+        self._has_warned = True
+
+    @classmethod
+    def known_of(cls, files: Files, call: dict[str, Any]) -> Known:
+        """What the tasks of a dataset have in common. `call` has the arguments of `open`."""
+        bare = {**call, "source": None, "columns": None, "hive": False}
+        fields = None if files._overlays is None else files._overlays.fields
+        return Known(bare, files.types, files._settled, files.schema, fields)
+
+    @classmethod
+    def hive_of(cls, files: Files) -> HiveColumns | None:
+        """The columns from the names of folders."""
+        return files._hive
+
+    @classmethod
+    def shard_of(cls, files: Files, shard: int) -> TaskShard:
+        """A file of a dataset, as its tasks have it. On this machine, its path is absolute."""
+        path, overlays = files.paths[shard], files._overlays
+        return TaskShard(
+            os.path.abspath(path) if files.storage.is_here(path) else path,
+            files.file_state(shard),
+            files.num_records_of(shard) if files.options.damage == "error" else None,
+            shard < files._num_kept,
+            () if overlays is None else tuple(overlays.digests(shard)),
+        )
+
+    def _source_of(self, shard: int) -> Source:
+        path, state = self.shards[shard][:2]
+        try:
+            return self.storage.pinned(path, state, mmap=self.options.mmap)
+        except ChangedError:
+            raise _changed("the file was changed", path) from None
+        except FileNotFoundError:
+            raise _changed("the file is not there: it was removed", path) from None
+
+    def reader(self, shard: int) -> Reader:
+        found = super().reader(shard)
+        return found if self.part is None else PartReader(found, self.part)
+
+    def begin(
+        self, shards: Iterable[int], *, length: int | None = None, by_number: bool = False
+    ) -> None:
+        super().begin(shards, length=length if self.part is None else None)
+
+    def check_scanned(self, shard: int, num_records: int) -> None:
+        of = self.shards[shard].num_records if self.part is None else self.part.num_records
+        if of is not None and num_records != of:
+            raise StaleIndexError(
+                "the file does not have the number of records that were planned",
+                file=shown(self.paths[shard]),
+                expected=of,
+                found=num_records,
+                hint=_HINT,
+            )
+
+
+def _changed(what: str, path: str) -> ChangedError:
+    return ChangedError(f"{what} since the tasks were made", file=shown(path), hint=_HINT)
+
+
+class PartReader(ChosenReader):
+    """Reads consecutive records of a shard, which are numbered from 0."""
+
+    def __init__(self, base: Reader, part: Chunk[None]) -> None:
+        self._first, self._end = part.first_record, part.first_record + part.num_records
+        super().__init__(base, lambda: np.arange(self._first, self._end), "error")
+        self._part = part
+
+    @property
+    def num_records(self) -> int:
+        return self._part.num_records
+
+    def chunks(self) -> Iterator[Chunk[Any]]:
+        for chunk in self._base.found_in(self._part):
+            first = chunk.first_record
+            begin = max(self._first - first, 0)
+            end = min(self._end - first, chunk.num_records)
+            if begin < end:
+                rows = None if end - begin == chunk.num_records else np.arange(begin, end)
+                place = first + begin - self._first
+                inner = Inner(chunk, rows)
+                yield Chunk(place, end - begin, chunk.start_byte, chunk.end_byte, inner)

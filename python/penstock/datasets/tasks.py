@@ -1,0 +1,262 @@
+"""`Dataset.tasks`: a plan of read tasks, which other processes and machines can run.
+
+1. A task is several neighbouring shards, or a part of one that is larger than `target_bytes`.
+2. A shard is cut between spans (`Reader.spans`). A part has the numbers of its records and its bytes, so that a worker
+   finds them without an index (`Reader.found_in`). If damage is skipped or ends a file, no shard is cut.
+3. A plan keeps what all tasks have in common (`Known`) once, and looks up the names and states of shards when a task needs
+   them. So a million shards of a manifest are planned from its table, and none is opened.
+4. The pickle of a task has what it needs alone. A task that was not pickled is read in the same way.
+5. A task is read by a scan of `TaskFiles`: the same readers as those of the dataset, with the schema settled and the
+   states pinned. Views are put on top again. Of records chosen by number, a task has those of its range.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.contract.format import Chunk, SkippedRegion
+from penstock.datasets._chosen import ByCondition, ByNumber, Choice
+from penstock.datasets._hive import HiveColumns
+from penstock.datasets._opened import Opened
+from penstock.datasets._task_files import Known, TaskFiles, TaskShard
+from penstock.datasets._views import View, ViewFiles
+from penstock.datasets.files import Files
+from penstock.datasets.scan import scan
+from penstock.errors import UnsupportedError, shown
+from penstock.limits import checked_count
+from penstock.storage.local import LocalStorage
+
+Chosen = Callable[[int], np.ndarray]
+"""The numbers of the chosen records of a shard, ascending."""
+
+
+class Plan:
+    """What the tasks of a dataset have in common, and how a task finds its shards."""
+
+    def __init__(
+        self,
+        known: Known,
+        shard: Callable[[int], TaskShard],
+        views: Sequence[View],
+        schema: pa.Schema,
+        columns: Sequence[str] | None,
+        hive: HiveColumns | None,
+    ) -> None:
+        self.known = known
+        self.shard = shard
+        self.views = views
+        self.schema = schema
+        self.columns = columns
+        self.hive = hive
+
+
+class ReadTask:
+    """Some records of a dataset: a contiguous range of them, which can be read in another process or on another machine.
+    `Dataset.tasks` makes it.
+
+    It pickles with all that it needs, which is little. Credentials are not in it: the machine that reads uses its own.
+    The files must be in the state in which they were planned.
+
+    Example:
+        >>> import os
+        >>> import penstock as ps
+        >>> _ = ps.write({"id": [1, 2, 3]}, "numbers.tfrecord", overwrite=True)
+        >>> task = ps.open("numbers.tfrecord").tasks()[0]
+        >>> task.num_records, task.paths == [os.path.abspath("numbers.tfrecord")]
+        (3, True)
+        >>> [batch.to_pydict() for batch in task.batches()]
+        [{'id': [1, 2, 3]}]
+    """
+
+    __slots__ = ("_files", "_numbers", "_opened", "_part", "_plan", "num_bytes", "num_records")
+
+    num_records: int | None
+    """The number of its records. None if that is unknown before they are read: if damage is skipped or ends a file
+    (`damage=`), or with a condition (`filter`)."""
+    num_bytes: int
+    """The bytes of its files, or of its part of one."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        files: range,
+        part: Chunk[None] | None,
+        num_records: int | None,
+        num_bytes: int,
+        numbers: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        self._plan, self._files, self._part = plan, files, part
+        self._numbers = numbers
+        """Of records chosen by number: the numbers in each file, or in the part."""
+        self.num_records, self.num_bytes = num_records, num_bytes
+        self._opened: Opened | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The fields of a record, as a pyarrow.Schema: those of the dataset."""
+        return self._plan.schema
+
+    @property
+    def paths(self) -> list[str]:
+        """Its files, in the order in which they are read. Those of this machine are absolute."""
+        return [self._plan.shard(number).path for number in self._files]
+
+    @property
+    def damage(self) -> list[SkippedRegion]:
+        """The regions skipped so far, if damage is skipped; see `Dataset.damage`."""
+        return [] if self._opened is None else self._opened.damage
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        threads: int | None = 1,
+        batch_records: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the records as Arrow batches, as `Dataset.scan` does, with the same columns, types and order.
+
+        Args:
+            columns: names of columns; None for all. Other columns are not decoded.
+            threads: how many chunks are decoded in parallel; None for one on each core. One, because a cluster usually
+                gives a task one core.
+            batch_records: the records in each batch except the last. None makes one batch of each chunk.
+
+        Raises:
+            ChangedError: a file is not in the state in which it was planned, or is missing.
+            PenstockError: data is damaged, or records do not fit the schema.
+        """
+        if threads is not None:
+            threads = checked_count("threads", threads, 1)
+        if batch_records is not None:
+            batch_records = checked_count("batch_records", batch_records, 1)
+        opened = self._open()
+        return scan(opened, opened.projection(columns), batch_records, threads)
+
+    def _open(self) -> Opened:
+        if self._opened is None:
+            plan = self._plan
+            shards = list(map(plan.shard, self._files))
+            hive = None if plan.hive is None else plan.hive.some(self._files)
+            files: Files = TaskFiles(plan.known, shards, self._part, hive)
+            if self._numbers is not None:
+                files = ByNumber(self._numbers).files(files)
+            for view in plan.views:
+                files = view.files(files)
+            self._opened = Opened(files, plan.columns)
+        return self._opened
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        plan = self._plan
+        shards = list(map(plan.shard, self._files))
+        storage = plan.known.call["storage"] or LocalStorage()
+        storage.check_pickled_names([shard.path for shard in shards])
+        hive = None if plan.hive is None else plan.hive.some(self._files)
+        of_plan = plan.known, plan.views, plan.schema, plan.columns
+        own = self._part, self.num_records, self.num_bytes, self._numbers
+        return _task_alone, (of_plan, shards, hive, own)
+
+    def __repr__(self) -> str:
+        files, part = self._files, self._part
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        where = "" if part is None else f" from record {part.first_record}"
+        count = "records" if self.num_records is None else f"{self.num_records} records"
+        name = os.path.basename(shown(self._plan.shard(files[0]).path))
+        return f"<penstock.ReadTask {name}{more}{where}: {count}>"
+
+
+def _task_alone(
+    of_plan: tuple[Any, ...],
+    shards: list[TaskShard],
+    hive: HiveColumns | None,
+    own: tuple[Any, ...],
+) -> ReadTask:
+    """A task that was pickled."""
+    known, views, schema, columns = of_plan
+    plan = Plan(known, shards.__getitem__, views, schema, columns, hive)
+    part, num_records, num_bytes, numbers = own
+    return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
+
+
+def tasks_of(dataset: Opened, call: dict[str, Any], target_bytes: int) -> list[ReadTask]:
+    """See Dataset.tasks."""
+    files, views, chosen = _taken_apart(dataset.files)
+    known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
+    shard = partial(TaskFiles.shard_of, files)
+    plan = Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+    is_counted = not any(isinstance(view, ByCondition) for view in views)
+    tasks: list[ReadTask] = []
+    for ranges, part, count, num_bytes in _ranges(files, target_bytes):
+        numbers = None if chosen is None else _within(chosen, ranges, part)
+        if numbers is not None:
+            if not any(map(len, numbers)):
+                continue
+            count = None if count is None else sum(map(len, numbers))
+        count = count if is_counted else None
+        tasks.append(ReadTask(plan, ranges, part, count, num_bytes, numbers))
+    return tasks
+
+
+_Range = tuple[range, Chunk[None] | None, int | None, int]
+"""The shards of a task, its part of one, its records, and its bytes."""
+
+
+def _ranges(files: Files, target_bytes: int) -> Iterator[_Range]:
+    counts = np.diff(files.firsts).tolist() if files.options.damage == "error" else None
+    begin = num_bytes = num_records = 0
+    sizes = files.sizes()
+    for shard, size in enumerate(sizes):
+        cuts = [] if counts is None or size <= target_bytes else files.cut(shard, target_bytes)
+        is_cut = len(cuts) > 1
+        if begin < shard and (is_cut or num_bytes + size > target_bytes):
+            yield range(begin, shard), None, None if counts is None else num_records, num_bytes
+            begin, num_bytes, num_records = shard, 0, 0
+        if is_cut:
+            for part, part_bytes in cuts:
+                yield range(shard, shard + 1), part, part.num_records, part_bytes
+            begin = shard + 1
+        else:
+            num_bytes += size
+            num_records += 0 if counts is None else counts[shard]
+    if begin < len(sizes):
+        yield range(begin, len(sizes)), None, None if counts is None else num_records, num_bytes
+
+
+def _taken_apart(files: Files) -> tuple[Files, list[View], Chosen | None]:
+    """The files without views, the views from the inside out, and the records of the files that are chosen by number:
+    those of the outermost such view, which are all chosen by the views below it, too."""
+    views: list[View] = []
+    chosen: Chosen | None = None
+    while isinstance(files, ViewFiles):
+        view: View = files.view
+        if not view.keeps_records:
+            raise UnsupportedError(
+                "rows that are made of several documents cannot be divided into tasks",
+                hint="make tasks of the documents and pack those of each task; or penstock.write the rows, and make tasks"
+                " of the new files",
+            )
+        if not isinstance(view, Choice):
+            views.append(view)
+        elif chosen is None and isinstance(view, ByNumber):
+            chosen = partial(_in_file, files.base, view.numbers(files.base))
+        elif chosen is None:
+            views.append(view)
+        files = files.base
+    return files, views[::-1], chosen
+
+
+def _in_file(files: Files, numbers: Sequence[np.ndarray], shard: int) -> np.ndarray:
+    return files.in_file(shard, numbers[shard])
+
+
+def _within(chosen: Chosen, shards: range, part: Chunk[None] | None) -> list[np.ndarray]:
+    """The chosen records of some shards, or of a part of one, which counts them from 0."""
+    if part is None:
+        return list(map(chosen, shards))
+    numbers, first = chosen(shards[0]), part.first_record
+    begin, end = np.searchsorted(numbers, [first, first + part.num_records]).tolist()
+    return [numbers[begin:end] - first]
