@@ -242,7 +242,7 @@ def gather(batch: Any, records: np.ndarray) -> Any:
     if batch.num_columns == 0:
         return batch.slice(0, count) if count <= batch.num_rows else empty_columns(count)
     try:
-        return picked(batch, as_arrow(records.astype(np.int64, copy=False)))
+        return picked(batch, as_arrow(np.asarray(records, np.int64)))
     except pa.ArrowNotImplementedError:
         # pyarrow's take does not support run-end encoded and view types, but slices of them can be joined.
         cuts = np.flatnonzero(np.diff(records) != 1) + 1

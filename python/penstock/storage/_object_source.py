@@ -173,7 +173,9 @@ class ObjectSource(Source):
         key = (self.path, self._state), -1
         tail = _KEPT.get(key)
         if tail is None or start < self.size - len(tail):
-            if end < self.size or end - start > HEAD_BYTES:
+            # Who has read the last bytes and now reads more up to the end reads a footer.
+            most = HEAD_BYTES if tail is None else _BLOCK_BYTES
+            if end < self.size or end - start > most:
                 return None
             begin = max(min(start, self.size - _TAIL_BYTES), 0)
             tail = self.request([begin], [self.size - begin])
@@ -254,7 +256,6 @@ class ObjectSource(Source):
 
     def begin(self, starts: Sequence[int], lengths: Sequence[int]) -> _core.Fetch:
         """Begin to request these ranges."""
-        # Not by `pa.array`, which imports pandas: a third of a second and 45 MB.
         arrays = (as_arrow(np.array(values, np.uint64)) for values in (starts, lengths))
         return self._store.fetch(self._key, self._state, *arrays)
 

@@ -25,6 +25,8 @@ def sample_of(source: Source) -> bytes:
         last = source.size - SAMPLE_BYTES
         ranges = [(i * last // (SAMPLES - 1), SAMPLE_BYTES) for i in range(SAMPLES)]
         ranges.append((source.size - TAIL_BYTES, TAIL_BYTES))
-        starts, lengths = np.array(ranges, np.uint64).T
-        found = source.gather(as_arrow(starts), as_arrow(lengths))
+        starts, lengths = (
+            as_arrow(np.array(part, np.uint64)) for part in zip(*ranges, strict=True)
+        )
+        found = source.gather(starts, lengths)
     return hashlib.blake2b(found.to_bytes(), digest_size=16).digest()
