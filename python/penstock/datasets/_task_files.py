@@ -107,16 +107,15 @@ class TaskFiles(Files):
         return files._hive
 
     @classmethod
-    def shard_of(cls, files: Files, shard: int) -> TaskShard:
-        """A file of a dataset, as its tasks have it. On this machine, its path is absolute."""
-        path, overlays = files.paths[shard], files._overlays
-        return TaskShard(
-            os.path.abspath(path) if files.storage.is_here(path) else path,
-            files.file_state(shard),
-            files.num_records_of(shard) if files.options.damage == "error" else None,
-            shard < files._num_kept,
-            () if overlays is None else tuple(overlays.digests(shard)),
-        )
+    def shards_of(cls, files: Files, shards: range) -> list[TaskShard]:
+        """Consecutive files of a dataset, as its tasks have them. The paths of this machine are absolute."""
+        found: list[TaskShard] = []
+        for shard, (path, state, num_records) in zip(shards, files.states_of(shards), strict=True):
+            full = os.path.abspath(path) if files.storage.is_here(path) else path
+            overlays = files._overlays
+            added = () if overlays is None else tuple(overlays.digests(shard))
+            found.append(TaskShard(full, state, num_records, shard < files._num_kept, added))
+        return found
 
     def _source_of(self, shard: int) -> Source:
         path, state = self.shards[shard][:2]
@@ -130,6 +129,14 @@ class TaskFiles(Files):
     def reader(self, shard: int) -> Reader:
         found = super().reader(shard)
         return found if self.part is None else PartReader(found, self.part)
+
+    def scanned(self, shard: int, *, whole: bool) -> Reader:
+        if self.part is None:
+            return super().scanned(shard, whole=whole)
+        reader, own = self.reader(shard), self.own(shard)
+        if whole and not own.reads_ahead() and self.part.end_byte:
+            self.source(shard).read_in_order(self.part.start_byte, self.part.end_byte)
+        return reader
 
     def begin(
         self, shards: Iterable[int], *, length: int | None = None, by_number: bool = False

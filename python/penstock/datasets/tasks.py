@@ -42,14 +42,14 @@ class Plan:
     def __init__(
         self,
         known: Known,
-        shard: Callable[[int], TaskShard],
+        shards: Callable[[range], list[TaskShard]],
         views: Sequence[View],
         schema: pa.Schema,
         columns: Sequence[str] | None,
         hive: HiveColumns | None,
     ) -> None:
         self.known = known
-        self.shard = shard
+        self.shards = shards
         self.views = views
         self.schema = schema
         self.columns = columns
@@ -105,7 +105,7 @@ class ReadTask:
     @property
     def paths(self) -> list[str]:
         """Its files, in the order in which they are read. Those of this machine are absolute."""
-        return [self._plan.shard(number).path for number in self._files]
+        return [shard.path for shard in self._plan.shards(self._files)]
 
     @property
     def damage(self) -> list[SkippedRegion]:
@@ -140,7 +140,7 @@ class ReadTask:
     def _open(self) -> Opened:
         if self._opened is None:
             plan = self._plan
-            shards = list(map(plan.shard, self._files))
+            shards = plan.shards(self._files)
             hive = None if plan.hive is None else plan.hive.some(self._files)
             files: Files = TaskFiles(plan.known, shards, self._part, hive)
             if self._numbers is not None:
@@ -152,7 +152,7 @@ class ReadTask:
 
     def __reduce__(self) -> tuple[Any, ...]:
         plan = self._plan
-        shards = list(map(plan.shard, self._files))
+        shards = plan.shards(self._files)
         storage = plan.known.call["storage"] or LocalStorage()
         storage.check_pickled_names([shard.path for shard in shards])
         hive = None if plan.hive is None else plan.hive.some(self._files)
@@ -165,7 +165,7 @@ class ReadTask:
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         where = "" if part is None else f" from record {part.first_record}"
         count = "records" if self.num_records is None else f"{self.num_records} records"
-        name = os.path.basename(shown(self._plan.shard(files[0]).path))
+        name = os.path.basename(shown(self._plan.shards(files[:1])[0].path))
         return f"<penstock.ReadTask {name}{more}{where}: {count}>"
 
 
@@ -177,7 +177,7 @@ def _task_alone(
 ) -> ReadTask:
     """A task that was pickled."""
     known, views, schema, columns = of_plan
-    plan = Plan(known, shards.__getitem__, views, schema, columns, hive)
+    plan = Plan(known, lambda _: shards, views, schema, columns, hive)
     part, num_records, num_bytes, numbers = own
     return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
 
@@ -186,8 +186,8 @@ def tasks_of(dataset: Opened, call: dict[str, Any], target_bytes: int) -> list[R
     """See Dataset.tasks."""
     files, views, chosen = _taken_apart(dataset.files)
     known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
-    shard = partial(TaskFiles.shard_of, files)
-    plan = Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+    shards = partial(TaskFiles.shards_of, files)
+    plan = Plan(known, shards, views, dataset.schema, dataset.columns, hive)
     is_counted = not any(isinstance(view, ByCondition) for view in views)
     tasks: list[ReadTask] = []
     for ranges, part, count, num_bytes in _ranges(files, target_bytes):
@@ -206,14 +206,12 @@ _Range = tuple[range, Chunk[None] | None, int | None, int]
 
 
 def _ranges(files: Files, target_bytes: int) -> Iterator[_Range]:
-    counts = np.diff(files.firsts).tolist() if files.options.damage == "error" else None
-    begin = num_bytes = num_records = 0
-    sizes = files.sizes()
-    for shard, size in enumerate(sizes):
-        cuts = [] if counts is None or size <= target_bytes else files.cut(shard, target_bytes)
+    begin = num_bytes = num_records = shard = 0
+    known = files.counts_records
+    for shard, (size, count, cuts) in enumerate(files.divided(target_bytes)):
         is_cut = len(cuts) > 1
         if begin < shard and (is_cut or num_bytes + size > target_bytes):
-            yield range(begin, shard), None, None if counts is None else num_records, num_bytes
+            yield range(begin, shard), None, num_records if known else None, num_bytes
             begin, num_bytes, num_records = shard, 0, 0
         if is_cut:
             for part, part_bytes in cuts:
@@ -221,9 +219,9 @@ def _ranges(files: Files, target_bytes: int) -> Iterator[_Range]:
             begin = shard + 1
         else:
             num_bytes += size
-            num_records += 0 if counts is None else counts[shard]
-    if begin < len(sizes):
-        yield range(begin, len(sizes)), None, None if counts is None else num_records, num_bytes
+            num_records += count or 0
+    if begin <= shard:
+        yield range(begin, shard + 1), None, num_records if known else None, num_bytes
 
 
 def _taken_apart(files: Files) -> tuple[Files, list[View], Chosen | None]:
