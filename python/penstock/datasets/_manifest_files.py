@@ -97,13 +97,14 @@ class ManifestFiles(Files):
     def divided(self, target_bytes: int) -> Iterator[Divided]:
         """Parts are equal, because the spans are known only after opening a file. If its format does not store the
         positions of its records, it needs an index."""
+        least = max(target_bytes, _PART_BYTES)
         for group in self.manifest.stored():
             sizes, records = group.column("bytes").to_pylist(), group.column("records").to_pylist()
-            can_cut = (as_numpy(group.column("bytes")) > target_bytes) & _can_cut(group)
+            can_cut = (as_numpy(group.column("bytes")) > least) & _can_cut(group)
             for size, count, is_large in zip(sizes, records, can_cut.tolist(), strict=True):
                 known = count if self.counts_records else None
                 is_cut = is_large and self.counts_records
-                yield Divided(size, known, _equal(size, count, target_bytes) if is_cut else ())
+                yield Divided(size, known, _equal(size, count, least) if is_cut else ())
 
     def num_bytes(self, shard: int) -> int:
         return self.manifest.value(shard, "bytes")
@@ -138,8 +139,8 @@ def _can_cut(group: pa.RecordBatch) -> np.ndarray:
     return has_index | ~np.array(is_bare, bool)[named.indices.to_numpy()]
 
 
-def _equal(size: int, records: int, target_bytes: int) -> list[Cut]:
-    count = max(min(-(-size // target_bytes), records), 1)
+def _equal(size: int, records: int, part_bytes: int) -> list[Cut]:
+    count = max(min(-(-size // part_bytes), records), 1)
     edges = [records * number // count for number in range(count + 1)]
     return [
         Cut(Chunk(first, end - first, 0, 0), size * (end - first) // max(records, 1))

@@ -54,6 +54,27 @@ class TaskShard(NamedTuple):
     """The digests of its overlays."""
 
 
+Columns = tuple[str, Sequence[tuple[Any, ...]]]
+"""Files as their pickle has them: what their paths begin with, and the facts of all files, one after another."""
+
+
+def to_columns(shards: Sequence[TaskShard]) -> Columns:
+    """The files of a task in less space."""
+    begin = os.path.commonprefix([shard.path for shard in shards])  # noqa: RUF071  of texts
+    return begin, list(
+        zip(*((s.path[len(begin) :], *s.state, *s[2:]) for s in shards), strict=True)
+    )
+
+
+def from_columns(columns: Columns) -> list[TaskShard]:
+    """What `to_columns` was given."""
+    begin, facts = columns
+    return [
+        TaskShard(begin + rest, FileState(*own[:4]), *own[4:])
+        for rest, *own in zip(*facts, strict=True)
+    ]
+
+
 class TaskFiles(Files):
     """The files of a task. With `part`, there is one, and only these records of it are read."""
 

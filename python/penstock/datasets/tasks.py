@@ -24,7 +24,15 @@ from penstock.contract.format import Chunk, SkippedRegion
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._opened import Opened
-from penstock.datasets._task_files import Known, TaskFiles, TaskShard
+from penstock.datasets._portable import packed, unpacked
+from penstock.datasets._task_files import (
+    Columns,
+    Known,
+    TaskFiles,
+    TaskShard,
+    from_columns,
+    to_columns,
+)
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
@@ -157,8 +165,9 @@ class ReadTask:
         storage.check_pickled_names([shard.path for shard in shards])
         hive = None if plan.hive is None else plan.hive.some(self._files)
         of_plan = plan.known, plan.views, plan.schema, plan.columns
-        own = self._part, self.num_records, self.num_bytes, self._numbers
-        return _task_alone, (of_plan, shards, hive, own)
+        numbers = None if self._numbers is None else list(map(packed, self._numbers))
+        own = self._part, self.num_records, self.num_bytes, numbers
+        return _task_alone, (of_plan, to_columns(shards), hive, own)
 
     def __repr__(self) -> str:
         files, part = self._files, self._part
@@ -171,14 +180,16 @@ class ReadTask:
 
 def _task_alone(
     of_plan: tuple[Any, ...],
-    shards: list[TaskShard],
+    columns_of_shards: Columns,
     hive: HiveColumns | None,
     own: tuple[Any, ...],
 ) -> ReadTask:
     """A task that was pickled."""
     known, views, schema, columns = of_plan
+    shards = from_columns(columns_of_shards)
     plan = Plan(known, lambda _: shards, views, schema, columns, hive)
-    part, num_records, num_bytes, numbers = own
+    part, num_records, num_bytes, chosen = own
+    numbers = None if chosen is None else list(map(unpacked, chosen))
     return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
 
 
