@@ -88,13 +88,13 @@ class ManifestFiles(Files):
             return super().chunk_lengths
         return self.manifest.parts(_PART_BYTES).tolist()
 
-    def states_of(self, shards: range) -> list[Listed]:
+    def states_of(self, shards: range, *, are_counted: bool) -> list[Listed]:
         found = self.manifest.listed(shards)
-        if self.counts_records:
+        if are_counted:
             return found
         return [one._replace(num_records=None) for one in found]
 
-    def divided(self, target_bytes: int) -> Iterator[Divided]:
+    def divided(self, target_bytes: int, *, are_counted: bool) -> Iterator[Divided]:
         """Parts are equal, because the spans are known only after opening a file. If its format does not store the
         positions of its records, it needs an index."""
         least = max(target_bytes, _PART_BYTES)
@@ -102,8 +102,8 @@ class ManifestFiles(Files):
             sizes, records = group.column("bytes").to_pylist(), group.column("records").to_pylist()
             can_cut = (as_numpy(group.column("bytes")) > least) & _can_cut(group)
             for size, count, is_large in zip(sizes, records, can_cut.tolist(), strict=True):
-                known = count if self.counts_records else None
-                is_cut = is_large and self.counts_records
+                known = count if are_counted else None
+                is_cut = is_large and are_counted
                 yield Divided(size, known, _equal(size, count, least) if is_cut else ())
 
     def num_bytes(self, shard: int) -> int:

@@ -118,7 +118,8 @@ class TaskFiles(Files):
     @classmethod
     def known_of(cls, files: Files, call: dict[str, Any]) -> Known:
         """What the tasks of a dataset have in common. `call` has the arguments of `open`."""
-        bare = {**call, "source": None, "columns": None, "hive": False}
+        beside = {"source": None, "columns": None, "hive": False}
+        bare = {**call, **beside, "complete": files.options.complete}
         fields = None if files._overlays is None else files._overlays.fields
         return Known(bare, files.types, files._settled, files.schema, fields)
 
@@ -128,11 +129,14 @@ class TaskFiles(Files):
         return files._hive
 
     @classmethod
-    def shards_of(cls, files: Files, shards: range) -> list[TaskShard]:
-        """Consecutive files of a dataset, as its tasks have them. The paths of this machine are absolute."""
+    def shards_of(cls, files: Files, shards: range, *, are_whole: bool = False) -> list[TaskShard]:
+        """Consecutive files of a dataset, as its tasks have them. The paths of this machine are absolute. In tasks that
+        `are_whole`, paths are as the caller named them, and records are not counted."""
         found: list[TaskShard] = []
-        for shard, (path, state, num_records) in zip(shards, files.states_of(shards), strict=True):
-            full = os.path.abspath(path) if files.storage.is_here(path) else path
+        listed = files.states_of(shards, are_counted=files.counts_records and not are_whole)
+        for shard, (path, state, num_records) in zip(shards, listed, strict=True):
+            is_here = files.storage.is_here(path) and not are_whole
+            full = os.path.abspath(path) if is_here else path
             overlays = files._overlays
             added = () if overlays is None else tuple(overlays.digests(shard))
             found.append(TaskShard(full, state, num_records, shard < files._num_kept, added))

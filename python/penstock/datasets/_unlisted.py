@@ -75,18 +75,21 @@ class Unlisted(ABC):
     @abstractmethod
     def source(self, shard: int) -> Source: ...
 
-    @property
-    @abstractmethod
-    def counts_records(self) -> bool: ...
+    def states_of(self, shards: range, *, are_counted: bool) -> list[Listed]:
+        """The names and states of consecutive files, and the records of each if they `are_counted`."""
+        return [
+            Listed(
+                self.paths[shard],
+                self.source(shard).file_state(),
+                self.num_records_of(shard) if are_counted else None,
+            )
+            for shard in shards
+        ]
 
-    def states_of(self, shards: range) -> list[Listed]:
-        """The names, states and record counts of consecutive files."""
-        counts = np.diff(self.firsts).tolist() if self.counts_records else [None] * shards.stop
-        return [Listed(self.paths[n], self.source(n).file_state(), counts[n]) for n in shards]
-
-    def divided(self, target_bytes: int) -> Iterator[Divided]:
-        """For each file: what a plan needs to know, with the parts of it up to `target_bytes` that can be read alone."""
-        counts = np.diff(self.firsts).tolist() if self.counts_records else None
+    def divided(self, target_bytes: int, *, are_counted: bool) -> Iterator[Divided]:
+        """For each file: what a plan needs to know. If records `are_counted`, with the parts up to `target_bytes` that can
+        be read alone."""
+        counts = np.diff(self.firsts).tolist() if are_counted else None
         for shard in range(len(self.paths)):
             size = self.num_bytes(shard)
             if counts is None:
@@ -95,7 +98,7 @@ class Unlisted(ABC):
                 yield Divided(size, counts[shard])
             else:
                 spans = list(self.reader(shard).spans())
-                yield Divided(size, counts[shard], _joined(spans, size, target_bytes))
+                yield Divided(size, counts[shard], joined(spans, size, target_bytes))
 
     @property
     def known_fingerprint(self) -> str:
@@ -103,7 +106,7 @@ class Unlisted(ABC):
         return ""
 
 
-def _joined(spans: list[Chunk[Any]], size: int, target_bytes: int) -> list[Cut]:
+def joined(spans: list[Chunk[Any]], size: int, target_bytes: int) -> list[Cut]:
     """Join consecutive spans of a file of `size` bytes, up to `target_bytes`."""
     edges = [edge for span in spans for edge in (span.start_byte, span.end_byte)]
     has_bytes = edges == sorted(edges) and all(0 < edge <= size for edge in edges[1:])

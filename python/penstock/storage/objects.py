@@ -44,6 +44,8 @@ from penstock.storage.urls import Url, has_plain_key, is_url, is_web, refuse_web
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
+_SHORT_HEAD_BYTES = 64 << 10
+"""So many of each that is being read whole, and is opened again only to look at its header."""
 _LISTED_FROM = 64
 """If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
@@ -157,22 +159,30 @@ class ObjectStorage(Storage):
                 continue
             listed = self.listed_bytes(path)
             size = most if listed is None else min(most, max(listed, 1))
-            with self._lock:
-                self._forget_after_fork()
-                opening = self._opening.get(path)
-                # What is on its way is used, unless it is a small part.
-                if path in self._states or (opening is not None and 2 * opening[2] >= size):
-                    is_begun = True
-                    continue
-            if (claim := AHEAD.claim(size)) is None:
+            if not self._begun(path, size):
                 return is_begun
             is_begun = True
+        return is_begun
+
+    def _begun(self, path: str, size: int) -> bool:
+        """Begin to request the first bytes of an object, unless they are here or on their way. False if there is no
+        room for them."""
+        # In one step, because several threads begin to open the same files.
+        with self._lock:
+            self._forget_after_fork()
+            if path in self._states:
+                return True
+            if (opening := self._opening.get(path)) is not None:
+                _, claim, coming = opening
+                # A small part is requested again, with what follows, unless a reader waits for it.
+                if claim is None or 2 * coming >= size:
+                    return True
+            if (claim := AHEAD.claim(size)) is None:
+                return False
             store, key = self.store(path)
             with translated(path):
-                opening = store.first(key, 0, size), claim, size
-            with self._lock:
-                self._opening[path] = opening
-        return is_begun
+                self._opening[path] = store.first(key, 0, size), claim, size
+        return True
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         """Open an object. As long as this storage is used, the same path is the same state of the object."""
@@ -221,7 +231,7 @@ class ObjectStorage(Storage):
     def _keep(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
         """Keep the state and the first bytes of an object, for opening it again."""
         is_long = len(first) > HEAD_BYTES
-        head = _core.Buffer.join([first.slice(0, HEAD_BYTES)]) if is_long else first
+        head = _core.Buffer.join([first.slice(0, _SHORT_HEAD_BYTES)]) if is_long else first
         with self._lock:
             self._opening.pop(path, None)
             self._states[path] = state
