@@ -254,3 +254,14 @@ def test_target_bytes_is_a_count(tmp_path: Path) -> None:
     for wrong in (0, -1, 1.5, True):
         with pytest.raises((TypeError, ValueError), match="target_bytes"):
             ps.open(str(tmp_path / "a.tfrecord")).tasks(wrong)  # type: ignore[arg-type]
+
+
+def test_a_compressed_file_is_one_task(tmp_path: Path) -> None:
+    """As far as its records are only found from its first byte on."""
+    mds = Path(__file__).parents[1] / "golden" / "mds" / "zstd"
+    for name, how in (("a.tfrecord.gz", {}), ("a.npz", {"compression": "deflate"})):
+        ps.write(some(), str(tmp_path / name), index=False, **how)
+    for path in (tmp_path / "a.tfrecord.gz", tmp_path / "a.npz", mds):
+        ds = ps.open(path)
+        check(ds, (1,))
+        assert [task.num_records for task in ds.tasks(1)] == [s.num_records for s in ds.shards]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.format import Chunk, Reader
+from penstock.contract.format import Chunk, Options, Reader
 from penstock.datasets._chosen import ChosenReader, Inner
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._opened import options_of
@@ -89,31 +89,28 @@ class TaskFiles(Files):
         self.shards, self.part = shards, part
         self.paths = tuple(shard.path for shard in shards)
         self.storage = call["storage"] or LocalStorage()
-        options = options_of(call)
-        # A plan has the positions that an index would have.
-        needs_index = options.damage != "error" or options.checksums == "index"
-        if not needs_index and (part is None or part.end_byte):
-            options = replace(options, index="never")
-        self.options = replace(options, stores_index=False)
+        self.options = _options(options_of(call), part)
         self._format, self.hive, self.listed = call["format"], call["hive"], None
         self._firsts, self.uncounted = None, []
         self._hive = hive
         self.types, self._settled, self.schema = known.types, known.settled, known.schema
         self._num_kept = sum(shard.is_kept for shard in shards)  # the first ones
-        self._names = self._overlays = None
-        if known.fields is not None:
-            self._names = known.schema.names
-            limits = self.options.limits
-            self._overlays = Overlays(self.paths, self.storage, limits, known.fields)
-            for number, shard in enumerate(shards):
-                if tuple(self._overlays.digests(number)) != shard.added:
-                    raise _changed("the overlays of the file were changed", shard.path)
+        self._names = None if known.fields is None else known.schema.names
+        self._overlays = None if known.fields is None else self._same_overlays(known.fields)
         self._forget_readers()
         # Only the first records of a file can show that it has none of the fields.
         is_checked = known.types != "given" and (part is None or not part.first_record)
         self._alike = set(range(self._num_kept)) if is_checked else Every()
         self._whole = set[int]()
         self._has_warned = True
+
+    def _same_overlays(self, fields: dict[str, pa.Field]) -> Overlays:
+        """The overlays of the files, if they are those that were planned."""
+        found = Overlays(self.paths, self.storage, self.options.limits, fields)
+        for number, shard in enumerate(self.shards):
+            if tuple(found.digests(number)) != shard.added:
+                raise _changed("the overlays of the file were changed", shard.path)
+        return found
 
     @classmethod
     def known_of(cls, files: Files, call: dict[str, Any]) -> Known:
@@ -178,6 +175,14 @@ class TaskFiles(Files):
                 found=num_records,
                 hint=_HINT,
             )
+
+
+def _options(options: Options, part: Chunk[None] | None) -> Options:
+    """The options with which a task reads. A plan has the positions that an index would have."""
+    needs_index = options.damage != "error" or options.checksums == "index"
+    is_found = part is None or part.end_byte > 0
+    index = "never" if is_found and not needs_index else options.index
+    return replace(options, index=index, stores_index=False)
 
 
 def _changed(what: str, path: str) -> ChangedError:
