@@ -1,4 +1,4 @@
-"""A program that verifies, indexes or repairs files on a cluster, and prints the result as JSON.
+"""A program that verifies, indexes or repairs files on a cluster, and writes the result to FOLDER/result.json.
 
 python drive_checks.py VERB ADDRESS FOLDER NOTES SECONDS
 """
@@ -34,4 +34,5 @@ if __name__ == "__main__":
     verb, address, folder, notes, seconds = sys.argv[1:]
     storage = worker_tasks.Slow(Path(notes), float(seconds))
     on = Cluster(address, shared_paths=True, retries=20)
-    print(json.dumps(result(verb, Path(folder), on=on, storage=storage)))
+    found = result(verb, Path(folder), on=on, storage=storage)
+    Path(folder, "result.json").write_text(json.dumps(found))
