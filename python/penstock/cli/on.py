@@ -24,12 +24,19 @@ class _WithoutRay:
 
 @contextmanager
 def _apart() -> Generator[None]:
-    stdout = sys.stdout
+    stdout, was_connected = sys.stdout, _is_connected()
     sys.stdout = _WithoutRay(stdout)
     try:
         yield
     finally:
+        if _is_connected() and not was_connected:
+            sys.modules["ray"].shutdown()  # otherwise it could print later
         sys.stdout = stdout
+
+
+def _is_connected() -> bool:
+    ray: Any = sys.modules.get("ray")
+    return ray is not None and ray.is_initialized()
 
 
 def _begin(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
