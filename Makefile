@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 FFCV := .venv-ffcv
 MXNET := .venv-mxnet
+ENGINES := .venv-engines
 RUNS ?= 1000000
 SEED ?= 1
 # Tests on several cores; each process of them may load TensorFlow and torch.
@@ -13,9 +14,13 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 # Commands that may not keep the bytecode of their imports take a third of a second longer each.
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX PYTHONDONTWRITEBYTECODE
+# Else cargo looks for the jobs of make -j, which are not passed on.
+unexport MAKEFLAGS MFLAGS
+# Of libjpeg-turbo only the library that is linked is built.
+export CMAKE := $(CURDIR)/.ci/cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools test lint python-lint types rust-tests python-tests fuzz stress bench docs clean
+.PHONY: help demo tools test lint python-lint types rust-tests python-tests ready fuzz stress bench docs clean
 
 help: ; @grep -hE '^[a-z]+:.* ## [a-z]' $(MAKEFILE_LIST) | sed -E 's/:.* ## /\t/' | expand -t 10
 
@@ -42,18 +47,21 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 	pyright --project pyproject.toml --pythonpath $(VENV)/bin/python
 	python -m mypy.stubtest penstock._core
 
-# In release, because the crates underneath are built so already, with overflow checks on.
-rust-tests: $(VENV)/built
+# In release, because the core is built so, too, with overflow checks on: it finds its crates compiled.
+rust-tests: | $(VENV)/needs
 	cargo test --release --lib --locked --quiet --workspace --features cloud
 
-python-tests: $(VENV)/tools $(VENV)/built $(VENV)/servers $(VENV)/browser $(FFCV)/built $(MXNET)/built
+python-tests: ready
 	python -m pytest $(PARALLEL)
+
+# Only one uv at a time installs into an environment; others wait for it. With -j the crates are compiled meanwhile.
+ready: $(VENV)/tools $(VENV)/built $(VENV)/servers $(VENV)/browser $(FFCV)/built $(MXNET)/built
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
 	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
-stress: $(VENV)/tools $(VENV)/built $(VENV)/servers $(FFCV)/built $(MXNET)/built ## the long and exhaustive tests
+stress: $(VENV)/tools $(VENV)/built $(VENV)/servers $(FFCV)/built $(MXNET)/built $(ENGINES)/built ## the long and exhaustive tests
 	python -m pytest -m stress --timeout 7200
 
 bench: $(VENV)/tools $(VENV)/built $(VENV)/servers ## penstock beside its rivals, as one table of ratios
@@ -74,7 +82,7 @@ $(VENV)/needs: .ci/needs
 
 $(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
 	uv pip install --quiet --group build
-	CMAKE=$(CURDIR)/.ci/cmake maturin develop --uv --release --locked --quiet && touch $@
+	maturin develop --uv --release --locked --quiet && touch $@
 
 $(VENV)/tools: pyproject.toml | $(VENV)/needs
 	uv pip install --quiet --group checks && touch $@
@@ -88,8 +96,9 @@ $(VENV)/servers: .ci/needs $(SERVERS) | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(VENV) servers
 	uv pip install --quiet --no-deps --require-hashes -r $(SERVERS) && touch $@
 
-# ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own.
-$(FFCV)/built: .ci/needs | $(VENV)/needs
+# ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own. The
+# tools have torch, too, and one of the two downloads it.
+$(FFCV)/built: .ci/needs | $(VENV)/needs $(VENV)/tools
 	@PYTHON="$(PYTHON)" .ci/needs $(FFCV) ffcv
 	uv pip install --quiet --python $(FFCV) torch numpy numba opencv-python-headless pybind11 pillow wheel setuptools
 	uv pip install --quiet --python $(FFCV) --no-build-isolation ffcv==1.0.2 && touch $@
@@ -98,3 +107,9 @@ $(FFCV)/built: .ci/needs | $(VENV)/needs
 $(MXNET)/built: .ci/needs | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(MXNET)
 	uv pip install --quiet --python $(MXNET) mxnet==1.9.1 'numpy<2' && touch $@
+
+# The engines of docs/guide/clusters.md, in the versions that it names. Spark runs in Java.
+$(ENGINES)/built: .ci/needs | $(VENV)/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(ENGINES) engines
+	uv pip install --quiet --python $(ENGINES) pyspark==4.3.0 'dask[dataframe,distributed]==2026.8.0' \
+	    apache-beam==2.77.0 daft==0.7.26 'pyarrow>=24' click rich 'pandas<3' && touch $@

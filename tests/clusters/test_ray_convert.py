@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import random
+import shutil
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import deaths
 import numpy as np
 import pytest
 import worker_tasks
 
 import penstock as ps
+
+pytest.importorskip("ray")
 from penstock.ray import Cluster
 from remote.servers.seaweed import Seaweed
 
@@ -28,6 +33,7 @@ def source(tmp_path: Path) -> str:
         "text": [f"caption {n}" for n in range(RECORDS)],
         "data": [rng.bytes(200) for _ in range(RECORDS)],
     }
+    (tmp_path / "in").mkdir()
     ps.write(data, tmp_path / "in" / "x-{shard}.tfrecord", num_shards=3)
     return str(tmp_path / "in")
 
@@ -85,7 +91,8 @@ def test_a_conversion_in_a_store_ends_with_the_same_objects(
     how = {"target_storage_options": options, "num_shards": 4, "prove": True}
     ps.convert(source, f"s3://{prefix}/there/x.parquet", on="ray", **how)
     ps.convert(source, tmp_path / "here" / "x.parquet", num_shards=4)
-    names = seaweed.client.names(f"{prefix}/there/")
+    bucket, _, folder = prefix.partition("/")
+    names = seaweed.client.keys(bucket, f"{folder}/there/")
     here = contents(tmp_path / "here")
     assert {name.rsplit("/", 1)[-1] for name in names} == set(here)
     again = ps.open(f"s3://{prefix}/there/*.parquet", storage_options=seaweed.options())
@@ -106,15 +113,54 @@ def test_what_cannot_be_divided_is_refused(source: str, tmp_path: Path) -> None:
 def test_a_part_of_which_workers_die_is_missing_and_the_others_are_kept(
     source: str, tmp_path: Path
 ) -> None:
-    target = tmp_path / "out" / "x.tfrecord"
-    whole = {"reads": ["id"], "num_shards": 4}
-    ps.convert(source, tmp_path / "here" / "x.tfrecord", num_shards=4)
-    dying = worker_tasks.dies_at(2500, tmp_path / "alive")
-    dataset = ps.open(source).with_columns({"id": "id"})
-    del dying, whole, dataset
-    poison(partial(ps.convert, source, target, num_shards=4), tmp_path)
+    os.rename(f"{source}/x-1.tfrecord", f"{source}/x-1-poison.tfrecord")
+    ps.convert(source, tmp_path / "here" / "x.tfrecord", num_shards=6)
+    convert = partial(ps.convert, source, tmp_path / "out" / "x.tfrecord", num_shards=6)
+    with pytest.raises(ps.PenstockError, match="died 2 times"):
+        convert(on=Cluster(retries=1), storage=worker_tasks.Deadly())
+    kept = [path for path in (tmp_path / "out").iterdir() if "part" in path.name]
+    assert len(kept) >= 4  # of six parts, two need the middle shard
+    convert(on="ray")
     assert contents(tmp_path / "here") == contents(tmp_path / "out")
 
 
-def poison(job: Callable[..., Any], folder: Path) -> None:
-    raise NotImplementedError(job, folder)
+def once(number: int, nodes: Any, source: str, folder: Path, kind: str) -> None:
+    """Convert while something dies at a random moment, and go on after it."""
+    chance = random.Random(number)
+    here, there = folder / "here", folder / f"there-{number}"
+    on = Cluster(shared_paths=True, retries=20)
+    options = {"num_shards": 4 + number % 3, "shuffle": 5, "overwrite": True}
+    ps.convert(source, here / "x.parquet", **options)
+    convert = partial(ps.convert, source, there / "x.parquet", **options, on=on)
+    if kind == "worker":
+        with deaths.killing(nodes, chance, 3):
+            convert()
+    elif kind == "driver":
+        program = (
+            "import penstock as ps\nfrom penstock.ray import Cluster\n"
+            f"ps.convert({source!r}, {str(there / 'x.parquet')!r}, **{options!r}, on={on!r})"
+        )
+        deaths.kill_driver(program, nodes, chance.uniform(0, 2.5))
+        convert()
+    else:
+        thread = threading.Timer(chance.uniform(0, 1), deaths.replace_node, [nodes])
+        thread.start()
+        convert()
+        thread.join()
+    assert contents(here) == contents(there)
+    shutil.rmtree(here)
+
+
+@pytest.mark.parametrize("kind", ["worker", "driver"])
+def test_the_bytes_are_the_same_whatever_dies(
+    kind: str, nodes: Any, source: str, tmp_path: Path
+) -> None:
+    once(0, nodes, source, tmp_path, kind)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("number", range(1, 51))
+def test_the_bytes_are_the_same_whatever_dies_at_fifty_moments(
+    number: int, nodes: Any, source: str, tmp_path: Path
+) -> None:
+    once(number, nodes, source, tmp_path, ["worker", "driver", "node"][number % 3])

@@ -7,6 +7,8 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow as pa
+
 import penstock as ps
 from penstock.storage.base import Source
 from penstock.storage.local import LocalStorage
@@ -98,6 +100,15 @@ class Slow(LocalStorage):
             (self.notes / str(os.getpid())).touch()
             time.sleep(self.seconds)
         return super().source(path, mmap=mmap)
+
+
+def doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    return {"twice": [2 * value.as_py() for value in batch["id"]]}
+
+
+def slowly_doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    time.sleep(0.2)
+    return doubled(batch)
 
 
 def peak() -> int:

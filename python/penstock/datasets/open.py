@@ -15,7 +15,6 @@ from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
-from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.manifests.manifest import Paths
 from penstock.manifests.names import storage_of
@@ -101,7 +100,7 @@ def open(
         storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
         cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
-            (docs/guide/cache.md). It has no effect on local files, and does not work with storage=.
+            (docs/guide/cache.md). It has no effect on local files, and does not work with a Storage of your own.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Opening reads a few kilobytes and a sample of the records of the first file.
@@ -126,45 +125,43 @@ def open(
     if checksums == "index":
         _check_can_use_index(index, mmap)
     _check_together(schema, types, raw=raw, hive=bool(hive))
-    if cache is not None and storage is not None:
-        raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     kept = None
     if cache is not None:
         from penstock.storage.cache import cache_of  # rarely needed
 
         kept = cache_of(cache)
     place = storage_of(source, storage, storage_options, kept)
-    formats.load()
-    is_folder = format is not None and formats.by_name(format).info.is_folder
-    follows = format_options.get("follow_links") is True
-    options: dict[str, Any] = dict(format_options)
-    paths, skipped, sets, listed = expand_split(
-        source,
-        split,
-        place,
-        is_folder=is_folder,
-        follow_links=follows,
-        as_table=format is not None,
-        is_inside=partial(_set_split, split, format, options),
-    )
-    if sets and format is None:
-        paths, skipped = without_foreign(paths, skipped, sets, place, damage)
-    call = {
-        "source": paths,
-        "format": format,
-        "schema": schema,
-        "columns": None if columns is None else list(columns),
-        "raw": raw,
-        **choices,
-        "index": index,
-        "mmap": mmap,
-        "overlays": overlays,
-        "hive": _hive_of(source, paths, sets) if hive is None else hive,
-        "limits": limits_from(limits),
-        "storage": None if storage is None and isinstance(place, LocalStorage) else place,
-        "format_options": options,
-    }
-    dataset = dataset_of(call, listed, skipped)
+    with formats.loading(beside=place.reads_at_once is not None):
+        is_folder = format is not None and formats.by_name(format).info.is_folder
+        follows = format_options.get("follow_links") is True
+        options: dict[str, Any] = dict(format_options)
+        paths, skipped, sets, listed = expand_split(
+            source,
+            split,
+            place,
+            is_folder=is_folder,
+            follow_links=follows,
+            as_table=format is not None,
+            is_inside=partial(_set_split, split, format, options),
+        )
+        if sets and format is None:
+            paths, skipped = without_foreign(paths, skipped, sets, place, damage)
+        call = {
+            "source": paths,
+            "format": format,
+            "schema": schema,
+            "columns": None if columns is None else list(columns),
+            "raw": raw,
+            **choices,
+            "index": index,
+            "mmap": mmap,
+            "overlays": overlays,
+            "hive": _hive_of(source, paths, sets) if hive is None else hive,
+            "limits": limits_from(limits),
+            "storage": None if storage is None and isinstance(place, LocalStorage) else place,
+            "format_options": options,
+        }
+        dataset = dataset_of(call, listed, skipped)
     if types:
         dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -141,7 +142,15 @@ class ForeignStorage(Storage):
         if path.endswith("/"):
             return StoreFolder(self, path)
         source = ForeignSource(self, path)
-        return source if self.cached is None else self.cached.view(source, path)
+        if self.cached is None:
+            return source
+        if source.state_name() is None:
+            raise UnsupportedError(
+                "the file system tells no ETag or time of this file, so it cannot be read through a cache",
+                file=shown(path),
+                hint="leave out cache=",
+            )
+        return self.cached.view(source, path)
 
     def traffic(self) -> Traffic:
         return Traffic(num_cache_hits=0 if self.cached is None else self.cached.counts.hits)
@@ -254,6 +263,11 @@ class ForeignSource(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return numbers_of(self._facts.tag, self.size)
+
+    def state_name(self) -> str | None:
+        tag = self._facts.tag
+        # Two states of a file may have the same weak ETag.
+        return None if not tag or re.search(r'(^|=)"?W/', tag) else tag
 
 
 def near_groups(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
