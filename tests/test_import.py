@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from reading import run_python
 
 FORBIDDEN = (
@@ -54,11 +56,13 @@ for _ in range(2):  # without an index, then with it
     ds = ps.open(sys.argv[1])
     assert sum(batch.num_rows for batch in ds.scan()) == 100
     assert ds.take([5, 3]).num_rows == 2
+    assert sum(len(batch["id"]) for batch in ps.Loader(ds, 10)) == 100
 print("pandas" in sys.modules)
 """
 
 
-def test_reading_does_not_wait_for_pandas_to_be_imported(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.tfrecord")
+@pytest.mark.parametrize("name", ["a.tfrecord", "a.parquet", "a.tar", "a.beton", "a.msgpack"])
+def test_reading_does_not_wait_for_pandas_to_be_imported(name: str, tmp_path: Path) -> None:
+    path = str(tmp_path / name)
     run_python(WRITE, path)
     assert run_python(READ, path).strip() == "False"

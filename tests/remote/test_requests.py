@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
 from penstock.framing.index import sidecar
 from penstock.storage.local import LocalStorage
 from penstock.storage.objects import ObjectStorage
+from reading import run_python
 from remote.servers.fault_proxy import FaultProxy
 from remote.servers.seaweed import Seaweed
 
@@ -204,6 +206,46 @@ def test_a_loader_asks_for_each_object_twice_and_then_for_records(shards: Counte
         for one in seen[before:]:  # only records
             assert one.range is not None and one.range[1] is not None
             assert one.range[1] - one.range[0] >= 70_000
+
+
+READ = """
+import sys
+import penstock as ps
+ds = ps.open(sys.argv[1], storage_options=dict(word.split("=", 1) for word in sys.argv[2:]))
+assert sum(batch.num_rows for batch in ds.scan()) == 200
+assert ds.take([150, 3]).num_rows == 2
+assert sum(len(batch["id"]) for batch in ps.Loader(ds, 50, order=ps.Blocked(seed=0))) == 200
+print("pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("ending", ["tar", "parquet"])
+def test_the_first_bytes_do_not_wait_for_pandas_to_be_imported(ending: str, store: Counted) -> None:
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        data = {"id": list(map(str, range(100))), "blob": [rng.bytes(10_000) for _ in range(100)]}
+        ps.write(data, store.url(f"{name}.{ending}"), storage_options=store.options)
+    options = [f"{key}={value}" for key, value in store.options.items()]
+    assert run_python(READ, store.url(f"*.{ending}"), *options).strip() == "False"
+
+
+@pytest.mark.parametrize("num_groups", [10, 200])
+def test_a_footer_is_read_once(num_groups: int, store: Counted, seaweed: Seaweed) -> None:
+    """It says whether a file is a manifest, and is then parsed."""
+    data = pa.table({f"{n} {'long' * 30}": np.arange(num_groups) for n in range(50)})
+    sink = pa.BufferOutputStream()
+    pq.write_table(data, sink, row_group_size=1)
+    body = sink.getvalue().to_pybytes()
+    num_bytes = int.from_bytes(body[-8:-4], "little")
+    assert (num_bytes > 256 << 10) == (num_groups > 10)
+    seaweed.client.put(f"{store.place}/x.parquet", body)
+    store.proxy.forget()
+    ds = store.open("x.parquet")
+    assert ds.schema.names == data.column_names
+    gets = [one for one in store.proxy.requests("GET") if one.range]
+    # The first bytes, the last ones, and if these are not enough, the footer.
+    assert sum(one.sent for one in gets) < num_bytes + (384 << 10)
+    assert len(ds) == num_groups
 
 
 def test_one_missing_object_is_named(shards: Counted) -> None:

@@ -12,7 +12,7 @@ from penstock.columns.casts import fitted
 from penstock.columns.joined import join, picked
 from penstock.columns.kept_names import as_labels, names_of
 from penstock.columns.null_slots import without_garbage
-from penstock.columns.numbers import outside
+from penstock.columns.numbers import as_arrow, outside
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import check_shapes, is_list, own_tensors, storage_of
 from penstock.errors import FormatError, RecordIndexError, SchemaError
@@ -242,7 +242,7 @@ def gather(batch: Any, records: np.ndarray) -> Any:
     if batch.num_columns == 0:
         return batch.slice(0, count) if count <= batch.num_rows else empty_columns(count)
     try:
-        return picked(batch, pa.array(records))
+        return picked(batch, as_arrow(np.asarray(records, np.int64)))
     except pa.ArrowNotImplementedError:
         # pyarrow's take does not support run-end encoded and view types, but slices of them can be joined.
         cuts = np.flatnonzero(np.diff(records) != 1) + 1

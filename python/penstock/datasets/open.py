@@ -134,37 +134,37 @@ def open(
 
         kept = cache_of(cache)
     place = storage_of(source, storage, storage_options, kept)
-    formats.load()
-    is_folder = format is not None and formats.by_name(format).info.is_folder
-    follows = format_options.get("follow_links") is True
-    options: dict[str, Any] = dict(format_options)
-    paths, skipped, sets, listed = expand_split(
-        source,
-        split,
-        place,
-        is_folder=is_folder,
-        follow_links=follows,
-        as_table=format is not None,
-        is_inside=partial(_set_split, split, format, options),
-    )
-    if sets and format is None:
-        paths, skipped = without_foreign(paths, skipped, sets, place, damage)
-    call = {
-        "source": paths,
-        "format": format,
-        "schema": schema,
-        "columns": None if columns is None else list(columns),
-        "raw": raw,
-        **choices,
-        "index": index,
-        "mmap": mmap,
-        "overlays": overlays,
-        "hive": _hive_of(source, paths, sets) if hive is None else hive,
-        "limits": limits_from(limits),
-        "storage": None if storage is None and isinstance(place, LocalStorage) else place,
-        "format_options": options,
-    }
-    dataset = dataset_of(call, listed, skipped)
+    with formats.loading(beside=place.reads_at_once is not None):
+        is_folder = format is not None and formats.by_name(format).info.is_folder
+        follows = format_options.get("follow_links") is True
+        options: dict[str, Any] = dict(format_options)
+        paths, skipped, sets, listed = expand_split(
+            source,
+            split,
+            place,
+            is_folder=is_folder,
+            follow_links=follows,
+            as_table=format is not None,
+            is_inside=partial(_set_split, split, format, options),
+        )
+        if sets and format is None:
+            paths, skipped = without_foreign(paths, skipped, sets, place, damage)
+        call = {
+            "source": paths,
+            "format": format,
+            "schema": schema,
+            "columns": None if columns is None else list(columns),
+            "raw": raw,
+            **choices,
+            "index": index,
+            "mmap": mmap,
+            "overlays": overlays,
+            "hive": _hive_of(source, paths, sets) if hive is None else hive,
+            "limits": limits_from(limits),
+            "storage": None if storage is None and isinstance(place, LocalStorage) else place,
+            "format_options": options,
+        }
+        dataset = dataset_of(call, listed, skipped)
     if types:
         dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])

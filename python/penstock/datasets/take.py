@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.columns.joined import join, picked
 from penstock.columns.lending import as_lent
-from penstock.columns.numbers import as_arrow, outside
+from penstock.columns.numbers import as_arrow, distinct, outside
 from penstock.columns.selection import Selection
 from penstock.columns.types import IN_PARTS, storage_of
 from penstock.contract.format import Chunk
@@ -42,7 +42,7 @@ def take(
     shards, local = dataset.files.locate(numbers)
     # Visit each shard once, then restore the requested order.
     order = np.argsort(shards, kind="stable")
-    touched = np.unique(shards).tolist()
+    touched = distinct(shards).tolist()
     dataset.files.begin(touched, by_number=True)
 
     def part(shard: int) -> Iterator[pa.RecordBatch]:
@@ -70,7 +70,7 @@ def want(
         return ()
     shards, local = dataset.files.locate(numbers)
     held: list[object] = []
-    for shard in np.unique(shards).tolist():
+    for shard in distinct(shards).tolist():
         one = dataset.files.reader(shard).want(local[shards == shard], columns)
         if one is None:
             return held or None  # the rest is requested when it is read

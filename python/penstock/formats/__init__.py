@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import warnings
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from threading import Thread
+from types import ModuleType
 from typing import Never
 
 from penstock.contract.format import Format
@@ -44,12 +47,14 @@ _PACKAGES: dict[tuple[str, str], str] = {}
 """For each class of a format in another package, the name and version of the package."""
 
 
+def _import_own() -> list[ModuleType]:
+    return [import_module(f"penstock.formats.{name}.format") for name in _LATER]
+
+
 @cache
 def _own() -> tuple[Format, ...]:
-    modules = [
-        (import_module(f"penstock.formats.{name}.format"), kind) for name, kind in _LATER.items()
-    ]
-    return (*_FIRST, *(getattr(module, kind)() for module, kind in modules))
+    kinds = zip(_import_own(), _LATER.values(), strict=True)
+    return (*_FIRST, *(getattr(module, kind)() for module, kind in kinds))
 
 
 def __getattr__(name: str) -> list[Format]:
@@ -164,6 +169,23 @@ def load() -> None:
     """Import all formats. Call this before forking, because a child that is forked during such an import would
     deadlock."""
     _formats()
+
+
+@contextmanager
+def loading(*, beside: bool) -> Generator[None]:
+    """Import all formats, at the latest when the block ends. With `beside`, a thread does so while the block waits for
+    a storage with slow access."""
+    thread = Thread(target=_import_own, name="penstock-formats")
+    if not beside:
+        load()
+    elif "FORMATS" not in globals():
+        thread.start()
+    try:
+        yield
+    finally:
+        if thread.ident is not None:
+            thread.join()
+    load()
 
 
 def by_name(name: str) -> Format:

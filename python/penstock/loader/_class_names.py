@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from penstock import formats
 from penstock.columns.kept_names import names_of
-from penstock.columns.numbers import as_arrow
+from penstock.columns.numbers import as_arrow, as_booleans, as_texts
 from penstock.columns.types import is_bytes, is_text
 from penstock.contract.format import Reader, SkippedRegion
 from penstock.datasets.dataset import Dataset
@@ -46,7 +46,7 @@ Lists = dict[str, Names | None]
 
 def _as_texts(names: Names, path: str) -> pa.Array:
     try:
-        return pa.array(names, pa.string())
+        return as_texts(names)
     except UnicodeEncodeError:
         message = "the names of its classes are bytes that are not UTF-8"
         raise SchemaError(message, field=path, hint="leave it out: columns=[...]") from None
@@ -132,7 +132,10 @@ class ClassNames:
             array = _plain(array.dictionary_decode()).dictionary_encode()
         numbers = self._numbers[path]
         found = [numbers.get(_text(name)) for name in array.dictionary.to_pylist()]
-        codes = pa.array(found, pa.int64()).take(array.indices)
+        values = np.array([0 if number is None else number for number in found], np.int64)
+        is_known = as_booleans(np.array([number is not None for number in found], bool))
+        buffers = [is_known.buffers()[1], pa.py_buffer(values)]
+        codes = pa.Array.from_buffers(pa.int64(), len(found), buffers).take(array.indices)
         if codes.null_count != array.indices.null_count:
             self._check_known(array, codes, path)
         return pa.DictionaryArray.from_arrays(codes, self._stored[path], safe=False)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.columns.casts import common_type
 from penstock.columns.joined import join
+from penstock.columns.numbers import distinct
 from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_text, storage_of
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
@@ -137,7 +138,7 @@ class Records:
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         batches, places = [], []
         types = self.schema.types
-        for owner in np.unique(owners):
+        for owner in distinct(owners):
             chosen = np.flatnonzero(owners == owner)
             local = numbers[chosen] - self._firsts[owner]
             batch, kept = self._take_from(self.datasets[owner], local, clock, False)
@@ -154,7 +155,7 @@ class Records:
         """Begin to request records that are taken soon; see `datasets.take.want`."""
         owners = np.searchsorted(self._firsts, numbers, "right") - 1
         held: list[object] = []
-        for owner in np.unique(owners):
+        for owner in distinct(owners):
             local = numbers[owners == owner] - self._firsts[owner]
             one = want(self.datasets[owner], local, self._columns)
             if one is None:
@@ -204,7 +205,7 @@ class Records:
                 return take(dataset, numbers, self._columns, clock.reading, lend=views)
             finally:
                 # Checked after the read: data read before a change is valid, and a change explains an error.
-                for shard in np.unique(dataset.files.locate(numbers)[0]).tolist():
+                for shard in distinct(dataset.files.locate(numbers)[0]).tolist():
                     dataset.files.check_unchanged(shard)
 
 

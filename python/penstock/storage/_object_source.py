@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock import _core
-from penstock.columns.numbers import as_numpy
+from penstock.columns.numbers import as_arrow, as_numpy
 from penstock.engine.locks import Lock
 from penstock.errors import shown
 from penstock.storage._identity import numbers_of
@@ -164,7 +164,9 @@ class ObjectSource(Source):
         key = (self.path, self._state), -1
         tail = _KEPT.get(key)
         if tail is None or start < self.size - len(tail):
-            if end < self.size or end - start > HEAD_BYTES:
+            # Who has read the last bytes and now reads more up to the end reads a footer.
+            most = HEAD_BYTES if tail is None else _BLOCK_BYTES
+            if end < self.size or end - start > most:
                 return None
             begin = max(min(start, self.size - _TAIL_BYTES), 0)
             tail = self.request([begin], [self.size - begin])
@@ -244,9 +246,7 @@ class ObjectSource(Source):
 
     def begin(self, starts: Sequence[int], lengths: Sequence[int]) -> _core.Fetch:
         """Begin to request these ranges."""
-        import pyarrow as pa  # not loaded by `import penstock`
-
-        arrays = (pa.array(values, pa.uint64()) for values in (starts, lengths))
+        arrays = (as_arrow(np.array(values, np.uint64)) for values in (starts, lengths))
         return self._store.fetch(self._key, self._state, *arrays)
 
     @property

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,15 +78,21 @@ class Seaweed:
 
 
 @contextmanager
-def seaweed(folder: Path, *, anonymous: bool = False) -> Generator[Seaweed]:
-    """Run SeaweedFS with its data in this folder. It starts in about a second."""
+def seaweed(
+    folder: Path, *, anonymous: bool = False, more: Mapping[str, str] | None = None
+) -> Generator[Seaweed]:
+    """Run SeaweedFS with its data in this folder. It starts in about a second. `more` has further options."""
     weed = program("weed", HINT)
     with ExitStack() as stack:
-        yield tried(lambda: stack.enter_context(_started(weed, folder, anonymous=anonymous)))
+        yield tried(
+            lambda: stack.enter_context(_started(weed, folder, more or {}, anonymous=anonymous))
+        )
 
 
 @contextmanager
-def _started(weed: str, folder: Path, *, anonymous: bool) -> Generator[Seaweed]:
+def _started(
+    weed: str, folder: Path, more: Mapping[str, str], *, anonymous: bool
+) -> Generator[Seaweed]:
     master, volume, filer, s3, admin = free_ports(5)
     options = {
         "dir": "data",
@@ -102,6 +108,7 @@ def _started(weed: str, folder: Path, *, anonymous: bool) -> Generator[Seaweed]:
         # Each bucket needs a volume of its own.
         "master.volumeSizeLimitMB": "1024",
         "volume.max": "10000",
+        **more,
     }
     shutil.rmtree(folder / "data", ignore_errors=True)
     (folder / "data").mkdir()

@@ -158,8 +158,8 @@ class Values:
         places = (records.astype(np.uint64) * np.uint64(step) + np.uint64(place)) * np.uint64(
             ENTRY.itemsize
         ) + np.uint64(start)
-        sizes = pa.array(np.full(len(records), ENTRY.itemsize, np.uint64))
-        return in_bytes(self._source.gather(pa.array(places), sizes), ENTRY)
+        sizes = as_arrow(np.full(len(records), ENTRY.itemsize, np.uint64))
+        return in_bytes(self._source.gather(as_arrow(places), sizes), ENTRY)
 
     def _by_place(self) -> np.ndarray:
         """Return the whole table, sorted by place. Empty values are left out, because they share their place with other
@@ -238,7 +238,7 @@ class Values:
         np.cumsum(spans.lengths, out=offsets[1:])
         some = spans.lengths > 0  # empty values may be anywhere
         held = self._source.gather(
-            pa.array(spans.starts[some]), pa.array(spans.lengths[some].astype(np.uint64))
+            as_arrow(spans.starts[some]), as_arrow(spans.lengths[some].astype(np.uint64))
         )
         return _binary(offsets, pa.py_buffer(held))
 

@@ -36,7 +36,7 @@ from penstock.columns.batches import (
     projected,
 )
 from penstock.columns.lending import in_parts, whole
-from penstock.columns.numbers import in_bytes
+from penstock.columns.numbers import as_arrow, in_bytes
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType, fixed_tensors
 from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, Writer
@@ -236,8 +236,8 @@ class BetonReader(Reader):
     def _rows_at(self, records: np.ndarray) -> np.ndarray:
         size = self._layout.row.itemsize
         starts = records.astype(np.uint64) * np.uint64(size) + np.uint64(self._layout.rows_start)
-        sizes = pa.array(np.full(len(records), size, np.uint64))
-        return self._as_rows(self._source.gather(pa.array(starts), sizes), len(records))
+        sizes = as_arrow(np.full(len(records), size, np.uint64))
+        return self._as_rows(self._source.gather(as_arrow(starts), sizes), len(records))
 
     def _as_rows(self, data: _core.Buffer, count: int) -> np.ndarray:
         if len(data) < count * self._layout.row.itemsize:
@@ -366,9 +366,9 @@ class BetonReader(Reader):
 def _row_column(each: Field, row: np.ndarray) -> Any:
     """Return a column whose values are in the rows."""
     if each.kind == FLOAT:
-        return pa.array(row.astype(np.float64))
+        return as_arrow(row.astype(np.float64))
     if each.kind == INT:
-        return pa.array(row.astype(np.int64))
+        return as_arrow(row.astype(np.int64))
     data = pa.py_buffer(np.ascontiguousarray(row).tobytes())
     return pa.Array.from_buffers(each.type, len(row), [None, data])
 

@@ -130,9 +130,9 @@ def _checked(plan: FieldPlan, start: pa.DataType, use: Use) -> FieldPlan:
     """Try the plan's cast on an empty array, and return the plan. Raise SchemaError if there is no such cast."""
     try:
         plan.cast(
-            pa.array([], start)
+            pa.nulls(0, start)
             if not isinstance(start, pa.BaseExtensionType)
-            else pa.ExtensionArray.from_storage(start, pa.array([], start.storage_type))
+            else pa.ExtensionArray.from_storage(start, pa.nulls(0, start.storage_type))
         )
     except _CASTS:
         raise _unheld(plan.field, use) from None

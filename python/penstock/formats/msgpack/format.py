@@ -277,7 +277,8 @@ class MapDecoder(Decoder):
         plan = self._kernels.get(names)
         if plan is None:
             schema = pa.schema([self._fields[name].kernel for name in names])
-            columns = pa.RecordBatch.from_pylist([], schema=schema)
+            empty = [pa.nulls(0, type_) for type_ in schema.types]
+            columns = pa.RecordBatch.from_arrays(empty, schema=schema)
             limits = self._limits
             blanks = limits.batch_bytes // _BLANK_SHARE
             complete = self._complete and set(names) >= self._fields.keys()

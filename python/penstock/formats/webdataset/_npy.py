@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import rounds
 from penstock.columns.casts import fitted
+from penstock.columns.numbers import as_arrow
 from penstock.columns.types import (
     VariableShapeTensorType,
     fixed_tensors,
@@ -146,10 +147,10 @@ def _shape_of(type_: Any) -> tuple[int, ...] | None:
 def _shaped(arrays: np.ndarray, type_: Any) -> Any:
     """Convert arrays of one shape, stacked along the first axis, to values of a type."""
     if not arrays.ndim > 1:
-        return fitted(pa.array(arrays), type_)
+        return fitted(as_arrow(arrays), type_)
     value = type_.value_type
     if pa.types.is_fixed_size_list(type_):
-        flat = fitted(pa.array(arrays.ravel()), value)
+        flat = fitted(as_arrow(arrays.ravel()), value)
         return pa.FixedSizeListArray.from_arrays(flat, type=type_)
     tensors = fixed_tensors(arrays)
     storage = tensors.storage

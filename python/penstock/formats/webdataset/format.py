@@ -29,7 +29,7 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.inferred import InferredFrom, file_name
 from penstock.columns.lending import lent_schema
-from penstock.columns.numbers import checked_infer
+from penstock.columns.numbers import as_arrow, as_texts, checked_infer
 from penstock.columns.selection import Projection
 from penstock.contract.around import around
 from penstock.contract.decoder import Decoder, FrameCheck
@@ -199,7 +199,7 @@ class RecordDecoder(Decoder):
         self._complete = complete
         self._plans = {plan.column.name: plan for plan in plans}
         self._kernels: dict[tuple[str, ...], tuple[Any, pa.Schema]] = {}
-        self._urls = pa.array([], URL_TYPE)
+        self._urls = pa.nulls(0, URL_TYPE)
         self._url = url
         self._limits = limits
         self.schema = schema
@@ -266,8 +266,8 @@ class RecordDecoder(Decoder):
         """Return the file name once per record, as a slice of the largest such array so far."""
         urls = self._urls  # other threads may replace the attribute
         if len(urls) < count:
-            numbers = pa.array(np.zeros(count, np.int32))
-            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, pa.array([self._url]))
+            numbers = as_arrow(np.zeros(count, np.int32))
+            urls = self._urls = pa.DictionaryArray.from_arrays(numbers, as_texts([self._url]))
         return urls.slice(0, count)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+import numpy as np
 
+from penstock.columns.numbers import as_arrow
 from penstock.storage.base import Source
 
 WHOLE_BYTES = 1 << 20
@@ -24,6 +25,8 @@ def sample_of(source: Source) -> bytes:
         last = source.size - SAMPLE_BYTES
         ranges = [(i * last // (SAMPLES - 1), SAMPLE_BYTES) for i in range(SAMPLES)]
         ranges.append((source.size - TAIL_BYTES, TAIL_BYTES))
-        starts, lengths = (pa.array(part, pa.uint64()) for part in zip(*ranges, strict=True))
+        starts, lengths = (
+            as_arrow(np.array(part, np.uint64)) for part in zip(*ranges, strict=True)
+        )
         found = source.gather(starts, lengths)
     return hashlib.blake2b(found.to_bytes(), digest_size=16).digest()
