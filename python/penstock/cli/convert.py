@@ -14,7 +14,6 @@ from penstock.cli.options import (
     json_option,
     misuse,
     names_in,
-    on_option,
     pairs_of,
     reading,
     source_argument,
