@@ -151,3 +151,9 @@ def of_two_types(batch: dict[str, Any]) -> dict[str, Any]:
 def decoded(batch: dict[str, Any]) -> dict[str, Any]:
     """Decode a column of images, as the documentation shows it."""
     return {"pixels": ps.decode_images(batch["png"], ps.Image(size=4, crop="center"))}
+
+
+def dying_at_2500(number: int) -> int:
+    if number == 2500:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
