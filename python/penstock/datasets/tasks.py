@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.conditions import Where
 from penstock.contract.format import Chunk, SkippedRegion
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice
 from penstock.datasets._hive import HiveColumns
@@ -156,6 +157,13 @@ class ReadTask:
         files = self._open().files
         files.options = options_of(self._plan.known.call)
         return files
+
+    def filter(self, where: Where) -> ReadTask:
+        """The task for those of these records for which a condition holds, as `Dataset.filter`."""
+        plan = self._plan
+        views = [*plan.views, ByCondition(where, plan.schema)]
+        chosen = Plan(plan.known, plan.shard, views, plan.schema, plan.columns, plan.hive)
+        return ReadTask(chosen, self._files, self._part, None, self.num_bytes, self._numbers)
 
     def _open(self) -> Opened:
         if self._opened is None:
