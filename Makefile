@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 FFCV := .venv-ffcv
 MXNET := .venv-mxnet
+ENGINES := .venv-engines
 RUNS ?= 1000000
 SEED ?= 1
 # Tests on several cores; each process of them may load TensorFlow and torch.
@@ -53,7 +54,7 @@ fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RU
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
 	    python -m fuzz $$target --runs $(RUNS) --seed $(SEED) || exit 1; done
 
-stress: $(VENV)/tools $(VENV)/built $(VENV)/servers $(FFCV)/built $(MXNET)/built ## the long and exhaustive tests
+stress: $(VENV)/tools $(VENV)/built $(VENV)/servers $(FFCV)/built $(MXNET)/built $(ENGINES)/built ## the long and exhaustive tests
 	python -m pytest -m stress --timeout 7200
 
 bench: $(VENV)/tools $(VENV)/built $(VENV)/servers ## penstock beside its rivals, as one table of ratios
@@ -98,3 +99,9 @@ $(FFCV)/built: .ci/needs | $(VENV)/needs
 $(MXNET)/built: .ci/needs | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(MXNET)
 	uv pip install --quiet --python $(MXNET) mxnet==1.9.1 'numpy<2' && touch $@
+
+# The engines of docs/guide/clusters.md, in the versions that it names. Spark runs in Java.
+$(ENGINES)/built: .ci/needs | $(VENV)/needs
+	@PYTHON="$(PYTHON)" .ci/needs $(ENGINES) engines
+	uv pip install --quiet --python $(ENGINES) pyspark==4.3.0 'dask[dataframe,distributed]==2026.8.0' \
+	    apache-beam==2.77.0 daft==0.7.26 'pyarrow>=24' click rich 'pandas<3' && touch $@

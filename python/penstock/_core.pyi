@@ -161,10 +161,23 @@ class Buffer(ReadableBuffer):
         """A binary_view array of parts of these bytes, without copying. `starts` and `lengths` are uint64."""
 
 @final
+class CacheHits:
+    """How many ranges were read from a cache."""
+
+    def __new__(cls) -> CacheHits: ...
+    @property
+    def count(self) -> int: ...
+
+@final
 class File:
-    """A local file, read by position."""
+    """A local file, read by position. Its bytes may also be in the blocks of a cache."""
 
     def __new__(cls, path: str | PathLike[str]) -> File: ...
+    @staticmethod
+    def of_blocks(prefix: str | PathLike[str], key: bytes, size: int, hits: CacheHits) -> File:
+        """An object whose blocks are in the files of a cache: `prefix` and a number. A read raises OSError if a block
+        is not there or not what was written."""
+
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> Buffer:

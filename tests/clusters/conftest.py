@@ -14,7 +14,7 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
 
 
 @pytest.fixture(scope="session")
-def nodes() -> Iterator[Any]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The ray.cluster_utils.Cluster, with a head and one other node of one core each. This process is connected to it."""
     import ray
     from ray.cluster_utils import Cluster
@@ -22,6 +22,8 @@ def nodes() -> Iterator[Any]:
     # Workers import the functions that tests run on them.
     paths = [os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    # The cache of indexes, as in `own_cache`.
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.getbasetemp() / "cache")
     own = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
     cluster = Cluster(initialize_head=True, head_node_args={**own, "include_dashboard": False})
     cluster.add_node(**own)

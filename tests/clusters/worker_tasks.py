@@ -8,7 +8,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import penstock as ps
+from penstock.storage.base import Source
+from penstock.storage.local import LocalStorage
 
 
 def squared(number: int) -> int:
@@ -81,3 +85,69 @@ def of_two_types(batch: dict[str, Any]) -> dict[str, Any]:
 def decoded(batch: dict[str, Any]) -> dict[str, Any]:
     """Decode a column of images, as the documentation shows it."""
     return {"pixels": ps.decode_images(batch["png"], ps.Image(size=4, crop="center"))}
+
+
+class Deadly(LocalStorage):
+    """Files of this machine, of which those with "poison" in their names kill each worker that opens them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = os.getpid()
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        if "poison" in path and os.getpid() != self.driver:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().source(path, mmap=mmap)
+
+
+class Failing(LocalStorage):
+    """Files of this machine, which cannot be read in the first attempt."""
+
+    def __init__(self, notes: Path) -> None:
+        super().__init__()
+        self.driver, self.notes = os.getpid(), notes
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        note = self.notes / Path(path).name
+        if os.getpid() != self.driver and not note.exists():
+            note.touch()
+            raise ps.StorageError("no answer", file=path)
+        return super().source(path, mmap=mmap)
+
+
+class Slow(LocalStorage):
+    """Files of this machine that take a while to open. Each worker notes its process first."""
+
+    def __init__(self, notes: Path, seconds: float = 60) -> None:
+        super().__init__()
+        self.driver, self.notes, self.seconds = os.getpid(), notes, seconds
+
+    def source(self, path: str, *, mmap: bool = False) -> Source:
+        if os.getpid() != self.driver:
+            (self.notes / str(os.getpid())).touch()
+            time.sleep(self.seconds)
+        return super().source(path, mmap=mmap)
+
+
+def doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    return {"twice": [2 * value.as_py() for value in batch["id"]]}
+
+
+def slowly_doubled(batch: pa.RecordBatch) -> dict[str, list[int]]:
+    time.sleep(0.2)
+    return doubled(batch)
+
+
+def peak() -> int:
+    """The most bytes that this process has had in memory."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def peak_of(paths: list[str], threads: int) -> int:
+    """By how much `verify` and `stats` raise it."""
+    before = peak()
+    ps.verify(paths, threads=threads)
+    ps.stats(paths, threads=threads)
+    return peak() - before

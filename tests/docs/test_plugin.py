@@ -24,7 +24,7 @@ name = "penstock-fixedsize"
 version = "1.0"
 
 [project.entry-points."penstock.formats"]
-{entries}
+fixedsize = "fixed_size:FixedSizeFormat"
 
 [tool.setuptools]
 py-modules = ["fixed_size"]
@@ -44,20 +44,27 @@ assert len(ps.open("b.parquet")) == 9000
 """
 
 
-def installed(folder: Path, entries: str) -> dict[str, str]:
-    """Install the package into a folder, and return the environment in which programs find it."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which the package is installed."""
+    folder = tmp_path_factory.mktemp("plugin")
     package, target = folder / "package", folder / "site"
     package.mkdir()
     shutil.copy(HERE / "fixed_size.py", package)
-    (package / "pyproject.toml").write_text(PROJECT.format(entries=entries))
+    (package / "pyproject.toml").write_text(PROJECT)
     install = ["uv", "pip", "install", "--quiet", "--no-deps", "--python", sys.executable]
     subprocess.run([*install, "--target", target, package], check=True)
-    paths = [str(target), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return target
+
+
+def finding(site: Path) -> dict[str, str]:
+    """The environment in which programs find the packages of a folder."""
+    paths = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
-def test_an_installed_format_has_every_verb(tmp_path: Path) -> None:
-    env = installed(tmp_path, 'fixedsize = "fixed_size:FixedSizeFormat"')
+def test_an_installed_format_has_every_verb(site: Path, tmp_path: Path) -> None:
+    env = finding(site)
     run = [sys.executable, "-W", "error", "-c", USE]
     subprocess.run(run, check=True, cwd=tmp_path, env=env)
     verify = [sys.executable, "-m", "penstock", "verify", "a.fixd"]
@@ -82,8 +89,8 @@ class TestFixedSize(FormatLaws):
 """
 
 
-def test_an_installed_format_passes_the_laws(tmp_path: Path) -> None:
-    env = installed(tmp_path, 'fixedsize = "fixed_size:FixedSizeFormat"')
+def test_an_installed_format_passes_the_laws(site: Path, tmp_path: Path) -> None:
+    env = finding(site)
     (tmp_path / "test_laws.py").write_text(LAWS)
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_laws.py"]
     done = subprocess.run(run, check=False, cwd=tmp_path, env=env, capture_output=True, text=True)
@@ -104,9 +111,13 @@ def test_an_installed_format_passes_the_laws(tmp_path: Path) -> None:
     ],
 )
 def test_a_format_that_cannot_be_loaded_is_left_out(
-    entry: str, reason: str, tmp_path: Path
+    entry: str, reason: str, site: Path, tmp_path: Path
 ) -> None:
-    env = installed(tmp_path, f'broken = "{entry}"')
+    # The package as it is installed, with another entry point.
+    broken = shutil.copytree(site, tmp_path / "site")
+    [entries] = broken.glob("*.dist-info/entry_points.txt")
+    entries.write_text(f"[penstock.formats]\nbroken = {entry}\n")
+    env = finding(broken)
     use = "import penstock as ps; ps.write({'x': [1]}, 'a.npz'); print(len(ps.open('a.npz')))"
     run = [sys.executable, "-c", use]
     done = subprocess.run(run, check=False, cwd=tmp_path, env=env, capture_output=True, text=True)

@@ -1,4 +1,5 @@
-"""A change of fields in place, killed at random moments, 200 times."""
+"""A change of fields in place, killed at random moments: 200 times in the long tests, and 50 times in the others, or
+more often until a kill came between two shards."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import penstock as ps
 from tests.faults.add_fields_when_asked import add
 from tests.faults.test_kill import is_alive
 
-KILLS = 200
+MOST_KILLS = 200
 SHARDS = 20
 VICTIM = str(Path(__file__).with_name("add_fields_when_asked.py"))
 
@@ -38,8 +40,9 @@ def put_back(folder: Path, originals: Path) -> None:
     shutil.copytree(originals, folder)
 
 
+@pytest.mark.parametrize("kills", [50, pytest.param(MOST_KILLS, marks=pytest.mark.stress)])
 def test_a_killed_change_leaves_every_shard_old_or_new_and_is_finished_later(
-    tmp_path: Path,
+    tmp_path: Path, kills: int
 ) -> None:
     originals, reference, folder = (tmp_path / name for name in ("old", "new", "folder"))
     originals.mkdir()
@@ -62,7 +65,9 @@ def test_a_killed_change_leaves_every_shard_old_or_new_and_is_finished_later(
     ) as starter:
         assert starter.stdin is not None
         assert starter.stdout is not None
-        for _ in range(KILLS):
+        for kill in range(MOST_KILLS):
+            if kill >= kills and mixed:
+                break
             starter.stdin.write("\n")
             starter.stdin.flush()
             victim = int(starter.stdout.readline())

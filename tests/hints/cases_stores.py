@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from fsspec.implementations.memory import MemoryFileSystem
 from steps import Case, Cases
 
 import penstock as ps
-from penstock.storage import LocalStorage
+from penstock.storage import LocalStorage, MemoryStorage
 from remote.servers.nginx import Nginx, nginx
 from remote.servers.seaweed import Seaweed, seaweed
 
@@ -184,7 +185,40 @@ def an_index_of_a_file_in_a_store() -> Case:
     return Case(lambda: len(ps.open(written(), index=f"s3://{bucket()}/indexes")), advised)
 
 
+def a_cache_of_an_own_storage() -> Case:
+    memory = MemoryStorage()
+    ps.write({"id": [1, 2, 3]}, NAME, storage=memory)
+
+    def advised() -> None:
+        assert ids(ps.open(NAME, storage=memory)) == [1, 2, 3]
+        assert ids(ps.open(stored(), storage_options=store().options(), cache="kept")) == [1, 2, 3]
+
+    return Case(lambda: ps.open(NAME, storage=memory, cache="kept"), advised)
+
+
+class Untold(MemoryFileSystem):
+    """Tells only the sizes of its files."""
+
+    cachable = False
+
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
+        told = super().info(path, **options)
+        return {key: told[key] for key in ("name", "size", "type")}
+
+
+def a_cache_of_files_without_states() -> Case:
+    system, place = Untold(), f"memory://{folder().name}/{NAME}"
+    ps.write({"id": [1, 2, 3]}, place, storage=system)
+
+    def advised() -> None:
+        assert ids(ps.open(place, storage=system)) == [1, 2, 3]
+
+    return Case(lambda: ps.open(place, storage=system, cache="kept"), advised)
+
+
 CASES: Cases = {
+    "'leave out cache=; it is for names such as s3://bucket/key, and for storage= of obstore, fsspec and pyarrow'": a_cache_of_an_own_storage,
+    "'leave out cache='": a_cache_of_files_without_states,
     "'a folder on this machine for the index'": an_index_of_a_file_in_a_store,
     "'names that begin with s3://, gs://, az://, abfs://, hf:// or https://'": another_scheme,
     "'credentials in the environment, or storage_options='": wrong_credentials,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,16 @@ from training import loader as image_loader
 from training import shapes
 
 COUNT = 200
-CONTEXTS = ("fork", "forkserver", "spawn")
 # torch warns about more workers than cores, and torchdata calls deprecated functions of torch.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
     pytest.mark.filterwarnings("ignore:'set_vital' is deprecated"),
 ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _torch_is_imported_once_for_forkserver() -> None:
+    multiprocessing.set_forkserver_preload(["torch.utils.data"])
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +306,9 @@ def test_torchdata_resumes_to_the_batch(
         assert ids(second) == epochs[1]
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize(
+    "context", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.stress)]
+)
 def test_samplers_of_others_choose_from_a_dataset(numbers: Path, context: str) -> None:
     ds = ps.open(numbers, columns=["id", "score", "name"])
     sampler = RandomSampler(ds, generator=torch.Generator().manual_seed(3))

@@ -72,6 +72,16 @@ CASES = [pytest.param(world, marks=pytest.mark.stress if world in LONG else ()) 
 @pytest.mark.parametrize("world", CASES)
 def test_the_loader_is_at_home_with(world: str, tmp_path: Path) -> None:
     name, more = WORLDS[world]
+    run_tests(name, tmp_path, more)
+
+
+@pytest.mark.stress
+def test_the_long_tests_of_torch_pass(tmp_path: Path) -> None:
+    run_tests("torch", tmp_path, {}, "-m", "stress")
+
+
+def run_tests(name: str, folder: Path, more: dict[str, str], *choice: str) -> None:
+    """Run the tests of one of these libraries."""
     path = Path(__file__).with_name(f"test_loader_{name}.py")
     # Deprecation warnings of these libraries are ignored; all other warnings are errors, as everywhere.
     quiet = ["-W", "ignore::DeprecationWarning", "-W", "ignore::FutureWarning"]
@@ -83,7 +93,7 @@ def test_the_loader_is_at_home_with(world: str, tmp_path: Path) -> None:
         "-c",
         str(ROOT / "pyproject.toml"),
     ]
-    run(["-m", "pytest", *options, *quiet, str(path)], tmp_path, more)
+    run(["-m", "pytest", *options, *choice, *quiet, str(path)], folder, more)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

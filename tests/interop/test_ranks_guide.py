@@ -21,7 +21,9 @@ PAGE = (ROOT / "docs" / "guide" / "ranks.md").read_text("utf-8")
 FOUND = re.search(r"^## Validation\n.*?^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(("world_size", "steps"), [(1, 7), (2, 4), (3, 3)])
+@pytest.mark.parametrize(
+    ("world_size", "steps"), [(1, 7), pytest.param(2, 4, marks=pytest.mark.stress), (3, 3)]
+)
 def test_every_record_is_validated_once(world_size: int, steps: int, tmp_path: Path) -> None:
     assert FOUND is not None
     ps.write({"id": np.arange(100)}, tmp_path / "ids.tfrecord")

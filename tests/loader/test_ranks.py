@@ -7,6 +7,8 @@ import sys
 import textwrap
 import warnings
 from pathlib import Path
+from types import ModuleType
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -50,6 +52,27 @@ def test_the_rank_is_found_from_the_variables_of_a_launcher(
         warnings.simplefilter("error")
         ps.Loader(data, 5, rank=0, world_size=1)
         ps.Loader(data, 5, rank=2, world_size=3)
+
+
+def test_ray_train_is_asked_before_the_variables_that_its_workers_inherit(
+    data: ps.Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, context = ModuleType("ray.train.v2.api.train_fn_utils"), Mock()
+    context.get_world_rank.return_value, context.get_world_size.return_value = 1, 3
+    monkeypatch.setitem(sys.modules, train.__name__, train)
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+
+    monkeypatch.setattr(train, "get_context", lambda: context, raising=False)
+    loader = ps.Loader(data, 5, rank="auto")
+    assert (loader.rank, loader.plan.world_size) == (1, 3)
+    with pytest.warns(UserWarning, match=r"process 1 of 3 \(Ray Train\)"):
+        ps.Loader(data, 5)
+
+    for error in (RuntimeError("outside of a training function"), DeprecationWarning("in Tune")):
+        monkeypatch.setattr(train, "get_context", Mock(side_effect=error))
+        loader = ps.Loader(data, 5, rank="auto")
+        assert (loader.rank, loader.plan.world_size) == (0, 2)
 
 
 def test_a_single_process_is_rank_0_of_1(data: ps.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.storage._object_source import AHEAD, Claim
+from penstock.storage._object_source import _KEPT, AHEAD, Claim  # pyright: ignore[reportPrivateUsage]
 from penstock.storage.objects import ObjectStorage
 from remote.servers.seaweed import Seaweed
 
@@ -129,6 +129,40 @@ def test_threads_that_begin_the_same_files_request_them_once(
     for url in urls:
         storage.source(url).close()
     assert storage.traffic().num_requests == SHARDS
+
+
+def test_first_bytes_are_kept_until_what_wants_them_has_read_them(
+    seaweed: Seaweed, prefix: str, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They once made room for others after a footer was read, so a scan of Parquet files asked for some twice."""
+    monkeypatch.setattr(_KEPT, "_most", 1)
+    data = os.urandom(1_000_000)
+    urls = [put(seaweed, f"{prefix}/{n}.bin", data) for n in range(3)]
+    storage, before = ObjectStorage(options), AHEAD.used
+    storage.begin(urls, len(data))
+    sources = [storage.source(url) for url in urls]
+    for source in sources:
+        assert source.read(len(data) - 8, 8).to_bytes() == data[-8:]
+    held = [source.want([4, 500_000], [1000, 400_000]) for source in sources]
+    for source in sources:
+        assert source.read(500_000, 400_000).to_bytes() == data[500_000:900_000]
+    assert storage.traffic().num_requests == 3
+    assert AHEAD.used - before == 3 * len(data)
+    held.clear()
+    assert AHEAD.used == before
+    assert sources[0].read(4, 1000).to_bytes() == data[4:1004]
+    assert storage.traffic().num_requests == 4
+    # What is read in order is kept until its last byte before the footer was read.
+    storage = ObjectStorage(options)
+    storage.begin(urls[:1], len(data))
+    source = storage.source(urls[0])
+    source.read(len(data) - 8, 8)
+    source.read_in_order()
+    source.read(0, 600_000)
+    assert AHEAD.used - before == len(data)
+    source.read(600_000, len(data) - 8 - 600_000)
+    assert AHEAD.used == before
+    assert storage.traffic().num_requests == 1
 
 
 @pytest.mark.parametrize("format", ["tfrecord", "parquet"])

@@ -20,7 +20,7 @@ from s3fs import S3FileSystem
 
 import penstock as ps
 from penstock.storage import MemoryStorage, Storage
-from penstock.storage._foreign import ForeignStorage, near_groups
+from penstock.storage._foreign import ForeignSource, ForeignStorage, near_groups
 from remote.servers.s3 import REGION
 from remote.servers.seaweed import KEY_ID, SECRET, Seaweed
 
@@ -119,6 +119,37 @@ def test_records_are_those_of_files(
     loader = ps.Loader(there, batch_size=64, order=ps.Shuffled(seed=1), columns=["id"])
     if ending != "tar":
         assert sorted(np.concatenate([batch["id"] for batch in loader])) == list(range(COUNT))
+
+
+CACHED = [kind for kind in PLACES if kind not in ("penstock memory", "own")]
+
+
+@pytest.mark.parametrize("kind", CACHED)
+def test_the_second_epoch_of_another_librarys_files_is_read_from_a_cache(
+    kind: str, seaweed: Seaweed, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, folder = PLACES[kind](seaweed, prefix)
+    path = f"{folder}x.tfrecord"
+    ps.write(TABLE, path, storage=storage)
+    expected = ps.open(path, storage=storage).to_table()
+    ds = ps.open(path, storage=storage, cache=tmp_path / "c")
+    assert ds.to_table() == expected
+    assert ds.take([599, 3])["id"].to_pylist() == [599, 3]
+    asked, hits = ds.files.storage.traffic().num_requests, ds.files.storage.traffic().num_cache_hits
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr(ForeignSource, "_read", refuse)
+    assert ds.to_table() == expected
+    loader = ps.Loader(ds, batch_size=50, order=ps.Shuffled(seed=0), columns=["id"])
+    assert sorted(np.concatenate([batch["id"] for batch in loader])) == list(range(COUNT))
+    traffic = ds.files.storage.traffic()
+    assert traffic.num_requests == asked
+    assert traffic.num_cache_hits > hits
+    monkeypatch.undo()
+    ps.write(TABLE.slice(0, 599), path, storage=storage, overwrite=True)
+    assert len(ps.open(path, storage=storage, cache=tmp_path / "c").to_table()) == 599
 
 
 def test_names_stand_for_files_as_elsewhere(place: tuple[Any, str]) -> None:

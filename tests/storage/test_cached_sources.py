@@ -145,6 +145,58 @@ def test_a_flipped_bit_is_noticed_and_its_block_is_fetched_again(
     assert not source.asked
 
 
+def flip_unnoticed(path: Path, at: int) -> None:
+    """Change a byte as a broken disk does, which does not tell the time."""
+    told, data = path.stat(), bytearray(path.read_bytes())
+    data[at] ^= 64
+    path.write_bytes(data)
+    os.utime(path, ns=(told.st_atime_ns, told.st_mtime_ns))
+
+
+def test_a_piece_is_compared_once_and_by_each_source_that_reads_it(tmp_path: Path) -> None:
+    cache, source = ps.Cache(tmp_path), Remote()
+    view, _ = opened(cache, source)
+    view.read(0, SIZE)
+    time.sleep(0.05)  # a write within a tick of the clock may leave the file's time as it is
+    assert gathered(view, [(70_000, 10), (5, 10)]) == BYTES[70_000:70_010] + BYTES[5:15]
+    path = next(path for path in files_of(cache) if path.suffix == ".0")
+    flip_unnoticed(path, 70_001)
+    source.asked.clear()
+    assert view.read(70_000, 10).to_bytes() != BYTES[70_000:70_010]  # as from a local file
+    assert not source.asked
+    flip_unnoticed(path, 140_001)
+    assert view.read(140_000, 10).to_bytes() == BYTES[140_000:140_010]
+    assert source.asked and not path.exists()
+    flipped = next(path for path in files_of(cache) if path.suffix == ".1")
+    assert view.read(BLOCK_BYTES, 9 * MIB).to_bytes() == BYTES[BLOCK_BYTES:][: 9 * MIB]
+    flip_unnoticed(flipped, 70_001)
+    other, _ = opened(cache, Remote())
+    assert other.read(BLOCK_BYTES, 9 * MIB).to_bytes() == BYTES[BLOCK_BYTES:][: 9 * MIB]
+
+
+def test_a_block_that_was_removed_takes_no_room_while_a_source_is_open(tmp_path: Path) -> None:
+    cache, source = ps.Cache(tmp_path), Remote()
+    view, _ = opened(cache, source)
+    view.read(0, SIZE)
+    view.read(0, SIZE)
+    held = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
+    names = {path.name for path in files_of(cache)}
+    assert names and not names & {os.path.basename(path) for path in held}
+
+
+def test_the_use_of_a_block_is_noted_without_another_time_of_writing(tmp_path: Path) -> None:
+    cache = ps.Cache(tmp_path)
+    view, _ = opened(cache, Remote())
+    view.read(0, SIZE)
+    for path in files_of(cache):
+        os.utime(path, (1, 1))
+    view.read(BLOCK_BYTES, 10)
+    used = {path.suffix: path.stat() for path in files_of(cache)}
+    assert {told.st_mtime for told in used.values()} == {1}
+    assert [name for name, told in used.items() if told.st_atime > 1] == [".1"]
+    assert cache.usage().folders[0].used_ns > 10**18
+
+
 def test_random_reads_request_what_they_need_and_the_blocks_follow(tmp_path: Path) -> None:
     source = Remote()
     view, objects = opened(ps.Cache(tmp_path), source)

@@ -1,4 +1,5 @@
-"""Keras accepts datasets directly, on torch and on JAX, each in a separate process."""
+"""Keras accepts datasets directly, on torch and, in the long tests, on JAX, each in a separate process. Keras's own code
+is the same on both."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ print("well")
 """
 
 
-@pytest.mark.parametrize("backend", ["torch", "jax"])
+@pytest.mark.parametrize("backend", ["torch", pytest.param("jax", marks=pytest.mark.stress)])
 def test_keras_fits_evaluates_and_predicts(backend: str) -> None:
     environment = {**os.environ, "KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
     call = [sys.executable, "-c", PROGRAM]

@@ -13,6 +13,7 @@ from penstock.cli.options import (
     json_option,
     misuse,
     names_in,
+    on_option,
     pairs_of,
     reading,
     source_argument,
@@ -86,6 +87,7 @@ Examples:
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(*OF_RECORDS)
 @target_storage_option
+@on_option
 @json_option
 def command(
     source: tuple[str, ...],

@@ -16,6 +16,7 @@ from penstock.cli.options import (
     json_option,
     misuse,
     names_in,
+    on_option,
     pairs_of,
     reading,
     values_of,
@@ -43,7 +44,7 @@ _WHERE = (
         is_flag=True,
         help="Compare the old fields before a file gets its name.",
     ),
-    *(reading("threads", "storage_options"), target_storage_option, json_option),
+    *(reading("threads", "storage_options"), target_storage_option, on_option, json_option),
 )
 _VALUES = (
     click.option(

@@ -10,6 +10,7 @@ from penstock.cli.options import (
     json_option,
     misuse,
     of_format,
+    on_option,
     one_or_many,
     reading,
     source_argument,
@@ -49,6 +50,7 @@ Examples:
 )
 @click.option("--force", is_flag=True, help="Also rebuild valid indexes.")
 @reading("read", "threads")
+@on_option
 @json_option
 def command(
     source: tuple[str, ...],
@@ -59,6 +61,7 @@ def command(
     force: bool,
     read: tuple[str, ...],
     threads: int | None,
+    on: str | None,
     storage_options: dict[str, str] | None,
     as_json: bool,
 ) -> None:
@@ -79,6 +82,7 @@ def command(
             force=force,
             threads=threads,
             progress=progress,
+            on=on,
             storage_options=storage_options,
             **of_format(read, "--read", ps.index),
         )

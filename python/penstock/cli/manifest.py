@@ -5,7 +5,14 @@ from __future__ import annotations
 import click
 
 from penstock.cli import output
-from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+from penstock.cli.options import (
+    json_option,
+    misuse,
+    on_option,
+    one_or_many,
+    reading,
+    source_argument,
+)
 from penstock.cli.stores import target_storage_option
 
 
@@ -32,6 +39,7 @@ Examples:
 @click.option("--refresh", is_flag=True, help="Bring the manifest SOURCE up to date.")
 @click.option("--overwrite", is_flag=True, help="Make it anew, and replace any other file.")
 @reading("threads")
+@on_option
 @target_storage_option
 @json_option
 def command(
@@ -41,6 +49,7 @@ def command(
     refresh: bool,
     overwrite: bool,
     threads: int | None,
+    on: str | None,
     as_json: bool,
     storage_options: dict[str, str] | None,
     target_storage_options: dict[str, str] | None,
@@ -59,6 +68,8 @@ def command(
         raise click.UsageError("--verify and --refresh take one manifest")
     with output.progress("manifest") as progress, misuse():
         if verify:
+            if on is not None:
+                raise click.UsageError("--verify reads no data, and takes no --on")
             report = ps.verify_manifest(first, threads=threads, storage_options=storage_options)
             output.emit(report.to_dict()) if as_json else output.show(report)
             if not report.ok:
@@ -70,6 +81,7 @@ def command(
             overwrite=overwrite,
             threads=threads,
             progress=progress,
+            on=on,
             storage_options=storage_options,
             target_storage_options=storage_options if refresh else target_storage_options,
         )

@@ -7,7 +7,14 @@ from typing import Any
 import click
 
 from penstock.cli import output
-from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
+from penstock.cli.options import (
+    json_option,
+    misuse,
+    on_option,
+    one_or_many,
+    reading,
+    source_argument,
+)
 from penstock.cli.stores import target_storage_option
 
 
@@ -42,6 +49,7 @@ Examples:
     help="Also decode every picture, and leave out records whose pictures are damaged.",
 )
 @reading("format", "limits", "threads")
+@on_option
 @target_storage_option
 @json_option
 def command(

@@ -8,7 +8,7 @@ import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, opened, reading, source_argument
+from penstock.cli.options import json_option, misuse, on_option, opened, reading, source_argument
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,11 +39,13 @@ Examples:
     help="Print a Python module with a feature description for tf.io.parse_example.",
 )
 @reading("format", "read", "computed", "columns", "types", "raw", "dialect", "infer", "limits")
+@on_option
 @json_option
 def command(
     source: tuple[str, ...],
     look_at_all: bool,
     tensorflow: bool,
+    on: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -58,7 +60,8 @@ def command(
     if tensorflow and as_json:
         raise click.UsageError("--tensorflow and --json exclude each other")
     ds = opened(source, **options)
-    found = ps.schemas(ds, everything=look_at_all)
+    with misuse():
+        found = ps.schemas(ds, everything=look_at_all, on=on)
     if tensorflow:
         click.echo(_comment(found) + _module(ps.features.describe(found.schema)))
     elif as_json:

@@ -13,6 +13,7 @@ from penstock.cli.options import (
     json_option,
     misuse,
     names_in,
+    on_option,
     opened,
     reading,
     source_argument,
@@ -50,11 +51,13 @@ Examples:
     "infer",
 )
 @reading("types", "hive")
+@on_option
 @json_option
 def command(
     source: tuple[str, ...],
     where: str | None,
     threads: int | None,
+    on: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -67,7 +70,8 @@ def command(
 
     ds = filtered(opened(source, **options), where)
     with output.progress("stats") as progress, misuse(named=names_in(where)):
-        found = ps.stats(ds, columns=options["columns"], threads=threads, progress=progress)
+        columns = options["columns"]
+        found = ps.stats(ds, columns=columns, threads=threads, progress=progress, on=on)
     if as_json:
         output.emit({**_document(found), "damage": output.damage_of(ds)})
     else:

@@ -13,6 +13,7 @@ from penstock.cli.options import (
     json_option,
     misuse,
     of_format,
+    on_option,
     one_or_many,
     reading,
     source_argument,
@@ -40,6 +41,7 @@ Examples:
 )
 @click.option("--decode", is_flag=True, help="Also decode every picture completely.")
 @reading("format", "read", "index", "limits", "threads")
+@on_option
 @json_option
 def command(
     source: tuple[str, ...],
@@ -50,6 +52,7 @@ def command(
     index: str,
     limits: dict[str, int] | None,
     threads: int | None,
+    on: str | None,
     storage_options: dict[str, str] | None,
     as_json: bool,
 ) -> None:
@@ -70,6 +73,7 @@ def command(
             limits=limits,
             threads=threads,
             progress=progress,
+            on=on,
             storage_options=storage_options,
             **of_format(read, "--read", ps.verify),
         )
@@ -93,7 +97,7 @@ def command(
 
 
 def _is_repairable(finding: ps.Finding) -> bool:
-    others = ("unsupported", "schema", "overlay", "stale_overlay")
+    others = ("unchecked", "unsupported", "schema", "overlay", "stale_overlay")
     return finding.severity == "error" and finding.kind not in others
 
 

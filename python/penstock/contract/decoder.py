@@ -12,14 +12,15 @@ import pyarrow as pa
 from penstock import _core
 from penstock.columns.selection import Projection
 from penstock.columns.types import row_bytes
-from penstock.storage.local import LocalSource
+from penstock.storage.base import Source
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """The positions of a file's records, for reading and decoding in one call."""
 
-    source: LocalSource
+    source: Source
+    file: _core.File
     framing: str
     starts: _core.Buffer
     """Start of each record, then the end of the last, as in the index; uint64."""
@@ -34,7 +35,7 @@ class Places:
         """Read the columns of a plan for records, given by number (int64). None if there is any fault."""
         return _core.examples_at(
             self.framing,
-            self.source.file,
+            self.file,
             self.source.mapped,
             self.starts,
             self.checksums,

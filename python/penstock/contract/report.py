@@ -30,7 +30,7 @@ class Finding:
     - for a compressed file: "compression", "compression_checksum"
     - for any file: "empty_file" (no bytes, in a format whose files are never empty), "format", "schema", "unsupported",
       "stale_index", "stale_overlay" (its overlay was made for a different state of the file), "overlay" (its overlay is
-      damaged)
+      damaged), "unchecked" (the workers of a cluster died of it)
     - for data that TensorFlow ignores silently: "short_tail" (1 to 11 bytes at the end), "empty_member",
       "cut_trailer", "second_stream", "trailing_bytes"
     - for a tar archive: "no_end" (the end marker is missing, and perhaps some records), "early_end" (another archive

@@ -15,6 +15,8 @@ _SOON_BYTES = 8 << 20
 """The most bytes of a file that are requested when it is opened, if all of it will be read."""
 _MOST_SHARDS = 32
 _AHEAD_BYTES = 48 << 20
+_DECODED_AHEAD_BYTES = 32 << 20
+"""The same for formats that take several times the bytes of a file to decode it."""
 
 
 def counts_of(
@@ -29,12 +31,13 @@ def counts_of(
     )
 
 
-def shards_ahead(num_bytes: int | None) -> tuple[int, int]:
+def shards_ahead(num_bytes: int | None, *, is_framed: bool) -> tuple[int, int]:
     """How many files a scan opens before it reads them, and how many bytes of each it requests then. `num_bytes`: the
-    size of one of the files, if it is known."""
+    size of one of the files, if it is known. `is_framed`: see `FramedFormat`."""
     if num_bytes is None:
         return 1, _SOON_BYTES
+    most = _AHEAD_BYTES if is_framed else _DECODED_AHEAD_BYTES
     length = min(num_bytes + num_bytes // 8 + 1, _SOON_BYTES)
-    if num_bytes > _AHEAD_BYTES:
+    if num_bytes > most:
         return 1, length
-    return min(_AHEAD_BYTES // length, _MOST_SHARDS), length
+    return min(most // length, _MOST_SHARDS), length

@@ -97,7 +97,8 @@ class TaskFiles(Files):
     @classmethod
     def known_of(cls, files: Files, call: dict[str, Any]) -> Known:
         """What the tasks of a dataset have in common. `call` has the arguments of `open`."""
-        bare = {**call, "source": None, "columns": None, "hive": False}
+        beside = {"source": None, "columns": None, "hive": False}
+        bare = {**call, **beside, "complete": files.options.complete}
         fields = None if files._overlays is None else files._overlays.fields
         return Known(bare, files.types, files._settled, files.schema, fields)
 
@@ -107,13 +108,15 @@ class TaskFiles(Files):
         return files._hive
 
     @classmethod
-    def shard_of(cls, files: Files, shard: int) -> TaskShard:
-        """A file of a dataset, as its tasks have it. On this machine, its path is absolute."""
+    def shard_of(cls, files: Files, shard: int, *, is_whole: bool = False) -> TaskShard:
+        """A file of a dataset, as its tasks have it. On this machine, its path is absolute. In a task that `is_whole`, the
+        path is as the caller named it, and the records are not counted."""
         path, overlays = files.paths[shard], files._overlays
+        is_counted = files.options.damage == "error" and not is_whole
         return TaskShard(
-            os.path.abspath(path) if files.storage.is_here(path) else path,
+            os.path.abspath(path) if files.storage.is_here(path) and not is_whole else path,
             files.file_state(shard),
-            files.num_records_of(shard) if files.options.damage == "error" else None,
+            files.num_records_of(shard) if is_counted else None,
             shard < files._num_kept,
             () if overlays is None else tuple(overlays.digests(shard)),
         )

@@ -76,7 +76,7 @@ class Unlisted(ABC):
 
     def cut(self, shard: int, target_bytes: int) -> list[Cut]:
         """Divide a file into parts of up to `target_bytes` that can be read alone."""
-        return _joined(list(self.reader(shard).spans()), self.num_bytes(shard), target_bytes)
+        return joined(list(self.reader(shard).spans()), self.num_bytes(shard), target_bytes)
 
     @property
     def known_fingerprint(self) -> str:
@@ -84,7 +84,7 @@ class Unlisted(ABC):
         return ""
 
 
-def _joined(spans: list[Chunk[Any]], size: int, target_bytes: int) -> list[Cut]:
+def joined(spans: list[Chunk[Any]], size: int, target_bytes: int) -> list[Cut]:
     """Join consecutive spans of a file of `size` bytes, up to `target_bytes`."""
     edges = [edge for span in spans for edge in (span.start_byte, span.end_byte)]
     has_bytes = edges == sorted(edges) and all(0 < edge <= size for edge in edges[1:])

@@ -25,7 +25,7 @@ from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.shard import Shard
 from penstock.datasets.take import take
-from penstock.datasets.tasks import ReadTask, tasks_of
+from penstock.datasets.tasks import ReadTask, tasks_at, tasks_of, tasks_of_files
 from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count
 from penstock.manifests.manifest import Paths
@@ -418,9 +418,17 @@ class Dataset(Opened):
 
     # -- for the verbs --------------------------------------------------------------------------
 
+    def whole_tasks(self, target_bytes: int) -> list[ReadTask]:
+        """Tasks of whole files, which are not counted: several neighbouring ones, up to `target_bytes` together."""
+        return tasks_of(self, self._call, target_bytes, are_whole=True)
+
     def cautious_scan(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """`scan`, for a caller that may stop after a few records: at first nothing is read ahead."""
         return cautious_scan(self, self.projection(columns))
+
+    def file_tasks(self, numbers: Sequence[int]) -> list[ReadTask]:
+        """The same, for each of these files alone."""
+        return tasks_of_files(self, self._call, numbers)
 
     def complete(self) -> Dataset:
         """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
@@ -428,6 +436,10 @@ class Dataset(Opened):
         if self._columns is not None:
             return self
         return Dataset(self._call, self._files.complete(), self._skipped, self._regions)
+
+    def tasks_at(self, numbers: range | np.ndarray) -> list[ReadTask]:
+        """Return tasks that together read the records with these numbers, which must ascend."""
+        return tasks_at(self, self._call, numbers)
 
     def with_types(self, types: Mapping[str, Any]) -> Dataset:
         """Return a dataset of the same records with other types for some fields: `types=` of `open`."""

@@ -209,8 +209,9 @@ class Files(Unlisted):
             return
         before = self._opened[max(shard + 1 - AHEAD_FILES, 0) : shard + 1]
         opened = next((one for one in before[::-1] if one is not None), None)
-        count, length = shards_ahead(None if opened is None else opened.source.size)
         is_framed = opened is not None and isinstance(opened.format, FramedFormat)
+        size = None if opened is None else opened.source.size
+        count, length = shards_ahead(size, is_framed=is_framed)
         soon = range(shard, min(shard + 1 + count, len(self.paths)))
         self.begin(soon, length=length if whole or is_framed else None)
 

@@ -15,7 +15,6 @@ from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
-from penstock.errors import UnsupportedError
 from penstock.limits import Limits, limits_from
 from penstock.manifests.manifest import Paths
 from penstock.manifests.names import storage_of
@@ -101,7 +100,7 @@ def open(
         storage_options: options of the client of an object store, such as `aws_endpoint_url` and `aws_region`. They
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
         cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
-            (docs/guide/cache.md). It has no effect on local files, and does not work with storage=.
+            (docs/guide/cache.md). It has no effect on local files, and does not work with a Storage of your own.
         format_options: options of the format, such as `infer_records="all"` for TFRecord.
 
     Opening reads a few kilobytes and a sample of the records of the first file.
@@ -126,8 +125,6 @@ def open(
     if checksums == "index":
         _check_can_use_index(index, mmap)
     _check_together(schema, types, raw=raw, hive=bool(hive))
-    if cache is not None and storage is not None:
-        raise UnsupportedError("cache= does not support files of another storage yet; leave it out")
     kept = None
     if cache is not None:
         from penstock.storage.cache import cache_of  # rarely needed

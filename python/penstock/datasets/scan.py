@@ -177,7 +177,10 @@ class _Scan:
     ) -> Iterator[tuple[int, Read | SkippedRegion | Exception]]:
         streams = [lambda shard=shard: _late(shard, self._tasks(shard)) for shard in shards]
         threads = self._threads
-        budget = self._budget if self._is_cautious else BUDGET_BYTES
+        # Of storage with slow access, what is on its way takes memory, too.
+        is_slow = self._dataset.files.storage.reads_at_once is not None
+        most = BUDGET_BYTES // 2 if is_slow else BUDGET_BYTES
+        budget = self._budget if self._is_cautious else most
         found = in_order(streams, self._done, _held_bytes, threads, budget)
         for shard, result in found:
             if not isinstance(result, list):

@@ -24,8 +24,9 @@ from penstock.conditions import Where
 from penstock.contract.format import Chunk, SkippedRegion
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice
 from penstock.datasets._hive import HiveColumns
-from penstock.datasets._opened import Opened
+from penstock.datasets._opened import Opened, options_of
 from penstock.datasets._task_files import Known, TaskFiles, TaskShard
+from penstock.datasets._unlisted import joined
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import scan
@@ -138,6 +139,17 @@ class ReadTask:
         opened = self._open()
         return scan(opened, opened.projection(columns), batch_records, threads)
 
+    @property
+    def file_numbers(self) -> range:
+        """The numbers of its files in the dataset; from 0 if it was pickled."""
+        return self._files
+
+    def files(self) -> Files:
+        """Its files, which are read and counted as those of the dataset, with their indexes."""
+        files = self._open().files
+        files.options = options_of(self._plan.known.call)
+        return files
+
     def filter(self, where: Where) -> ReadTask:
         """The task for those of these records for which a condition holds, as `Dataset.filter`."""
         plan = self._plan
@@ -208,15 +220,16 @@ def _task_alone(
     return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
 
 
-def tasks_of(dataset: Opened, call: dict[str, Any], target_bytes: int) -> list[ReadTask]:
-    """See Dataset.tasks."""
+def tasks_of(
+    dataset: Opened, call: dict[str, Any], target_bytes: int, *, are_whole: bool = False
+) -> list[ReadTask]:
+    """See Dataset.tasks. With `are_whole`, no file is cut, so none has to be counted, and files of this machine keep the
+    names that the caller gave them."""
     files, views, chosen = _taken_apart(dataset.files)
-    known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
-    shard = partial(TaskFiles.shard_of, files)
-    plan = Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+    plan = _plan(dataset, call, files, views, are_whole=are_whole)
     is_counted = not any(isinstance(view, ByCondition) for view in views)
     tasks: list[ReadTask] = []
-    for ranges, part, count, num_bytes in _ranges(files, target_bytes):
+    for ranges, part, count, num_bytes in _ranges(files, target_bytes, are_whole=are_whole):
         numbers = None if chosen is None else _within(chosen, ranges, part)
         if numbers is not None:
             if not any(map(len, numbers)):
@@ -227,12 +240,94 @@ def tasks_of(dataset: Opened, call: dict[str, Any], target_bytes: int) -> list[R
     return tasks
 
 
+def tasks_at(dataset: Opened, call: dict[str, Any], numbers: range | np.ndarray) -> list[ReadTask]:
+    """Return tasks that together read the records with these numbers, which must ascend, and no others. A task has
+    records of one file."""
+    files = dataset.files
+    base, views, _ = _taken_apart(files)
+    views = [view for view in views if not isinstance(view, Choice)]
+    plan = _plan(dataset, call, base, views, are_whole=False)
+    tasks: list[ReadTask] = []
+    for shard, wanted in _by_shard(files, numbers):
+        size, total = base.num_bytes(shard), base.num_records_of(shard)
+        only = range(shard, shard + 1)
+        if len(wanted) == total:
+            tasks.append(ReadTask(plan, only, None, total, size))
+            continue
+        for part, num_bytes, inside in _pieces(base, shard, wanted):
+            count = part.num_records if inside is None else len(inside)
+            chosen = None if inside is None else [inside]
+            tasks.append(ReadTask(plan, only, part, count, num_bytes, chosen))
+    return tasks
+
+
+def _by_shard(files: Files, numbers: range | np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The shards of some records, with the numbers of these records in their files."""
+    if not len(numbers):
+        return
+    firsts = files.firsts
+    begin, end = np.searchsorted(firsts, [numbers[0], numbers[-1]], "right").tolist()
+    for shard in range(begin - 1, end):
+        low, high = firsts[shard : shard + 2].tolist()
+        if isinstance(numbers, range):
+            inside = np.arange(max(numbers[0], low), min(numbers[-1] + 1, high))
+        else:
+            inside = numbers[slice(*np.searchsorted(numbers, [low, high]).tolist())]
+        if len(inside):
+            yield shard, files.in_file(shard, inside - low)
+
+
+def _pieces(
+    files: Files, shard: int, wanted: np.ndarray
+) -> Iterator[tuple[Chunk[None], int, np.ndarray | None]]:
+    """Divide records of a file into parts that are read whole (None), and parts of which some records are read: their
+    numbers in the part."""
+    runs: list[tuple[bool, list[Chunk[Any]]]] = []
+    for span in files.reader(shard).spans():
+        count = _between(wanted, span.first_record, span.num_records)
+        is_whole = len(count) == span.num_records
+        if not len(count):
+            continue
+        if runs and runs[-1][0] == is_whole and _are_next(runs[-1][1][-1], span):
+            runs[-1][1].append(span)
+        else:
+            runs.append((is_whole, [span]))
+    size = files.num_bytes(shard)
+    for is_whole, spans in runs:
+        ((part, num_bytes),) = joined(spans, size, size + 1)
+        inside = _between(wanted, part.first_record, part.num_records) - part.first_record
+        yield part, num_bytes, None if is_whole else inside
+
+
+def _between(numbers: np.ndarray, first: int, count: int) -> np.ndarray:
+    return numbers[slice(*np.searchsorted(numbers, [first, first + count]).tolist())]
+
+
+def _are_next(before: Chunk[Any], after: Chunk[Any]) -> bool:
+    return before.first_record + before.num_records == after.first_record
+
+
+def tasks_of_files(dataset: Opened, call: dict[str, Any], numbers: Sequence[int]) -> list[ReadTask]:
+    """A task for each of these files of a dataset that is not a view; see `Dataset.whole_tasks`."""
+    plan = _plan(dataset, call, dataset.files, (), are_whole=True)
+    return [ReadTask(plan, range(number, number + 1), None, None, 0) for number in numbers]
+
+
+def _plan(
+    dataset: Opened, call: dict[str, Any], files: Files, views: Sequence[View], *, are_whole: bool
+) -> Plan:
+    known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
+    shard = partial(TaskFiles.shard_of, files, is_whole=are_whole)
+    return Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+
+
 _Range = tuple[range, Chunk[None] | None, int | None, int]
 """The shards of a task, its part of one, its records, and its bytes."""
 
 
-def _ranges(files: Files, target_bytes: int) -> Iterator[_Range]:
-    counts = np.diff(files.firsts).tolist() if files.options.damage == "error" else None
+def _ranges(files: Files, target_bytes: int, *, are_whole: bool) -> Iterator[_Range]:
+    is_counted = files.options.damage == "error" and not are_whole
+    counts = np.diff(files.firsts).tolist() if is_counted else None
     begin = num_bytes = num_records = 0
     sizes = files.sizes()
     for shard, size in enumerate(sizes):

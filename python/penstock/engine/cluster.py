@@ -8,9 +8,12 @@ after its worker died.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, TypeVar
+
+from penstock.errors import UnsupportedError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -21,6 +24,8 @@ class Failed:
     """A task that has no result, and why."""
 
     error: Exception
+    num_deaths: int = 0
+    """How many workers died of it, if that is the reason."""
 
 
 class Machines(Protocol):
@@ -35,7 +40,8 @@ class Machines(Protocol):
         Args:
             function: a function of a module, which each machine imports.
             tasks: what it is called with. They are pickled.
-            paths: the files that the tasks read and write. Files of this machine may be out of reach of others.
+            paths: the files and folders that the tasks read and write. Those of this machine may be out of reach of
+                others. Relative ones are meant from the folder of this process.
         """
         ...
 
@@ -45,6 +51,7 @@ def machines_of(on: Any) -> Machines:
 
     Raises:
         ValueError: it names something else.
+        UnsupportedError: Ray is not installed.
         TypeError: it is neither a name nor has a method `run`.
     """
     if isinstance(on, str):
@@ -52,14 +59,26 @@ def machines_of(on: Any) -> Machines:
             raise ValueError(
                 f'on={on!r} is not "ray", and not an address such as "ray://host:10001"'
             )
-        return import_module("penstock.ray").Cluster(None if on == "ray" else on)
+        try:
+            ray = import_module("penstock.ray")
+        except ModuleNotFoundError as error:
+            raise UnsupportedError(
+                f"on={on!r} needs Ray", hint="pip install 'penstock[ray]'"
+            ) from error
+        return ray.Cluster(None if on == "ray" else on)
     if not callable(getattr(on, "run", None)):
         raise TypeError(f'on= takes "ray", an address or a penstock.ray.Cluster, not {on!r}')
     return on
 
 
+def refuse(on: Any, why: str, hint: str) -> None:
+    """Raise UnsupportedError if `on` is not None, for a verb that does not run on a cluster."""
+    if on is not None:
+        raise UnsupportedError(f"{why}, so on= is not possible here", hint=hint)
+
+
 def all_of(
-    found: Iterable[tuple[int, Result | Failed]],
+    found: Generator[tuple[int, Result | Failed]],
     done: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
     """Return the results in the order of the tasks. `done` is called with the number and the result of each task when
@@ -67,13 +86,16 @@ def all_of(
     the others that failed."""
     results: dict[int, Result] = {}
     failed: dict[int, Exception] = {}
-    for number, result in found:
-        if isinstance(result, Failed):
-            failed[number] = result.error
-            continue
-        if done is not None:
-            done(number, result)
-        results[number] = result
+    with closing(
+        found
+    ):  # an error in `done` must not leave tasks running, as long as its traceback lives
+        for number, result in found:
+            if isinstance(result, Failed):
+                failed[number] = result.error
+                continue
+            if done is not None:
+                done(number, result)
+            results[number] = result
     if failed:
         error = failed[min(failed)]
         if len(failed) > 1:

@@ -18,8 +18,19 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+_cores: int | None = None
+
+
+def use_cores(cores: int) -> None:
+    """Use so many cores of this process from now on, because others use the rest."""
+    global _cores  # noqa: PLW0603  one for the process, as its cores
+    _cores = cores
+
+
 def default_threads() -> int:
     """The number of cores that this process can use."""
+    if _cores is not None:
+        return _cores
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -57,13 +57,14 @@ def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int]:
 
 
 def found() -> Place | None:
-    """Return the rank of this process and the number of ranks, from torch or JAX if they are initialized for several
-    processes, else from the environment variables of a launcher. None if the process runs alone.
+    """Return the rank of this process and the number of ranks, from Ray Train if it runs this process, from torch or
+    JAX if they are initialized for several processes, else from the environment variables of a launcher. None if the
+    process runs alone.
 
     Raises:
         ValueError: the variables of a launcher are not valid numbers.
     """
-    for from_library in (_of_torch, _of_jax):
+    for from_library in (_of_ray_train, _of_torch, _of_jax):
         place = from_library()
         if place is not None:
             return place
@@ -81,6 +82,18 @@ def _of_variables(launcher: str, rank: str, world_size: str) -> Place:
         )
         raise ValueError(f"{message}; give rank= and world_size=")
     return Place(int(given[0]), int(given[1]), launcher)
+
+
+def _of_ray_train() -> Place | None:
+    # First, because a worker of Ray inherits the variables of srun or mpirun if that started Ray on its machine.
+    train: Any = sys.modules.get("ray.train.v2.api.train_fn_utils")
+    if train is None:
+        return None
+    try:
+        context = train.get_context()
+    except (RuntimeError, DeprecationWarning):  # not a worker of Ray Train; a trial of Ray Tune
+        return None
+    return Place(context.get_world_rank(), context.get_world_size(), "Ray Train")
 
 
 def _of_torch() -> Place | None:

@@ -90,8 +90,8 @@ class Loader:
             finds.
         fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
-        rank, world_size: which part of each step this loader reads. rank="auto" finds both if torch.distributed,
-            JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.
+        rank, world_size: which part of each step this loader reads. rank="auto" finds both if Ray Train,
+            torch.distributed, JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.
         threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
             requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other

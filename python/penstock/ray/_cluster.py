@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import islice
 from typing import Any, TypeVar
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.engine.cluster import Failed
-from penstock.errors import PenstockError, StorageError, UnsupportedError, shown
+from penstock.errors import StorageError, UnsupportedError, shown
+from penstock.ray._running import Place, Running
 from penstock.storage.urls import is_url
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-
-_MOST_WAITING = 1000
-"""Tasks that Ray knows of at a time. More make its driver slow."""
 
 
 @dataclass(frozen=True)
@@ -55,27 +53,16 @@ class Cluster:
     ) -> Generator[tuple[int, Result | Failed]]:
         """See `penstock.engine.cluster.Machines`."""
         self.connect()
-        run = ray.remote(_run).options(**self.options(paths))
-        place = ray.put((version("penstock"), function))
-        left = iter(enumerate(tasks))
-        numbers: dict[Any, int] = {}
-
-        def submit(count: int) -> None:
-            for number, task in islice(left, count):
-                numbers[run.remote(place, task)] = number
-
-        submit(_MOST_WAITING)
-        try:
-            while numbers:
-                done, _ = ray.wait(list(numbers), num_returns=1)
-                for ref in done:
-                    number = numbers.pop(ref)
-                    result = _result_of(ref, self.retries)
-                    submit(1)
-                    yield number, result
-        finally:
-            for ref in numbers:
-                ray.cancel(ref, force=True)
+        here = [path for path in paths if not is_url(path)]
+        options = self.options(here)
+        is_relative = not all(map(os.path.isabs, here))
+        place = Place(
+            version("penstock"),
+            os.getcwd() if is_relative else None,
+            max(1, int(self.num_cpus)),
+            function,
+        )
+        return Running(ray.put(place), tasks, options, self.retries).results()
 
     def connect(self) -> None:
         """Connect this process to the cluster, if it is not connected yet."""
@@ -109,34 +96,3 @@ def _this_machine(path: str) -> NodeAffinitySchedulingStrategy:
             hint="name files in a store, or pass on=penstock.ray.Cluster(address, shared_paths=True) if they see it under this path",
         )
     return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-
-
-def _run(place: tuple[str, Callable[[Any], Any]], task: Any) -> Any:
-    """Run a task. This runs on a worker."""
-    own, (other, function) = version("penstock"), place
-    if own != other:
-        raise UnsupportedError(
-            f"a machine of the cluster has penstock {own}, and this one has {other}",
-            hint="install the same version on all machines",
-        )
-    try:
-        return function(task)
-    except StorageError:
-        raise  # Ray runs the task again
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where the verb was called
-        return Failed(error)
-
-
-def _result_of(ref: Any, retries: int) -> Any:
-    try:
-        return ray.get(ref)
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        return Failed(cause if isinstance(cause, Exception) else error)
-    except ray.exceptions.RaySystemError as error:
-        lines = str(error).strip().splitlines()
-        hint = "install penstock, and all that the task uses, on all machines of the cluster"
-        return Failed(UnsupportedError(f"a worker could not load the task: {lines[-1]}", hint=hint))
-    except ray.exceptions.RayError as error:
-        message = f"the worker of this task died {retries + 1} times: {str(error).splitlines()[0]}"
-        return Failed(PenstockError(message))

@@ -1,8 +1,10 @@
 """The files of a cache: each has one block of an object, and is named by a hash of the object's address and state.
 
 A file is the block's bytes, the CRC-32C of each 64 KiB of them, the key, and 24 bytes with the lengths and a checksum of
-all but the bytes. A read verifies the pieces that it needs, so neither a power cut nor a broken disk can change a byte;
-nothing is synced. A file that is not as it was written is removed.
+all but the bytes. The core reads it (`rust/src/python/cached_blocks.rs`), and compares each piece when a process first
+needs it, or when the file was written to since. So neither a power cut nor a broken disk can change a byte; nothing is
+synced. A file that is not as it was written is removed. When a block was last used is its time of access, because the
+time of modification tells whether the file is still what was compared.
 
 Whoever writes holds a lock of the folder, which the system releases when a process is killed. The lock file has the bytes
 in use. They are counted before a file is written, so a killed writer may leave a count that is too high, and never one
@@ -22,7 +24,7 @@ import re
 import shutil
 import struct
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -40,8 +42,6 @@ _NAME = re.compile(r"[0-9a-f]{32}\.\d+")
 _LOCK = ".lock"
 _CLAIMS = ".claims"
 _TEMPORARY = ".block.tmp"
-_TOUCHED_SECONDS = 60
-"""A block that was used so recently is not marked as used again."""
 _LEFT = 0.9
 """The share of the budget that is in use after blocks were removed."""
 _LOCK_SECONDS = 2.0
@@ -115,26 +115,10 @@ class BlockFiles:
         """Whether there is a file for this block. Its bytes may still be wrong."""
         return os.path.exists(self._path(block))
 
-    def read(self, block: Block, ranges: Sequence[tuple[int, int]]) -> list[_core.Buffer] | None:
-        """Some ranges of a block; None if they are not there or not what was written."""
-        path = self._path(block)
-        try:
-            file = _core.File(path)
-            size, used_ns = file.state()
-            end_bytes = 4 * block.num_pieces + len(block.key) + _FIXED.size
-            table = None
-            if size == block.num_bytes + end_bytes:
-                table = _table(block, file.read(block.num_bytes, end_bytes).to_bytes())
-            found = None if table is None else _verified(file, block, table, ranges)
-        except OSError:
-            return None
-        if found is None:
-            with suppress(OSError):
-                os.unlink(path)
-        elif time.time_ns() - used_ns > _TOUCHED_SECONDS * 10**9:
-            with suppress(OSError):
-                os.utime(path)
-        return found
+    def opened(self, key: bytes, size: int, hits: _core.CacheHits) -> _core.File:
+        """The bytes of an object as far as they are in the folder."""
+        prefix = self._path(Block(key, 0, 0)).removesuffix("0")
+        return _core.File.of_blocks(prefix, key, size, hits)
 
     def write(self, block: Block, data: _core.Buffer, since_ns: int) -> Kept:
         """Keep a block. To make room, blocks are removed that were not used since `since_ns`. Raises OSError."""
@@ -190,7 +174,8 @@ class BlockFiles:
                 with suppress(OSError):
                     if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                         told = entry.stat(follow_symlinks=False)
-                        yield Found(entry.path, told.st_size, told.st_mtime_ns)
+                        used_ns = max(told.st_atime_ns, told.st_mtime_ns)
+                        yield Found(entry.path, told.st_size, used_ns)
 
     def clear(self) -> int:
         """Remove all blocks, and return how many bytes they had. Raises TimeoutError if another process keeps the
@@ -266,7 +251,7 @@ class BlockFiles:
 
 def address_of(path: str) -> str:
     """The address in the key of a block. Raises OSError or ValueError if there is none."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_unnoticed) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(size - _FIXED.size)
         magic, _, _, key_bytes, _ = _FIXED.unpack(file.read(_FIXED.size))
@@ -276,48 +261,11 @@ def address_of(path: str) -> str:
         return file.read(key_bytes).partition(b"\0")[0].decode("utf-8", "replace")
 
 
-def _table(block: Block, end: bytes) -> Sequence[int] | None:
-    """The checksums of the pieces, from what follows the bytes. None if this is not the block's file."""
-    table = end[: 4 * block.num_pieces]
-    is_same = end == block.end_of_file(table)
-    return struct.unpack(f"<{block.num_pieces}I", table) if is_same else None
-
-
-def _verified(
-    file: _core.File, block: Block, table: Sequence[int], ranges: Sequence[tuple[int, int]]
-) -> list[_core.Buffer] | None:
-    found = [_core.Buffer.from_bytes(b"")] * len(ranges)
-    for low, high, inside in _runs(ranges):
-        start = low * _PIECE_BYTES
-        length = min(high * _PIECE_BYTES, block.num_bytes) - start
-        data = file.read(start, length)
-        if len(data) != length:
-            return None
-        for at, number in enumerate(range(low, high)):
-            if data.slice(at * _PIECE_BYTES, _PIECE_BYTES).crc32c() != table[number]:
-                return None
-        for one in inside:
-            begin, end = ranges[one]
-            found[one] = data.slice(begin - start, end - begin)
-    return found
-
-
-def _runs(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, list[int]]]:
-    """Pieces that are read together, as (first, end, the numbers of the ranges in them)."""
-    low = high = 0
-    inside: list[int] = []
-    for one in sorted(range(len(ranges)), key=ranges.__getitem__):
-        begin, end = ranges[one]
-        first, last = begin // _PIECE_BYTES, -(-end // _PIECE_BYTES)
-        if inside and first > high:
-            yield low, high, inside
-            inside = []
-        if not inside:
-            low, high = first, last
-        high = max(high, last)
-        inside.append(one)
-    if inside:
-        yield low, high, inside
+def _unnoticed(path: str, flags: int) -> int:
+    """Open a file without noting it as used, if the system can."""
+    with suppress(OSError):
+        return os.open(path, flags | getattr(os, "O_NOATIME", 0))
+    return os.open(path, flags)
 
 
 def _is_locked(lock: int) -> bool:

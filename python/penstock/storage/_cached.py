@@ -24,7 +24,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock import _core
+from penstock.columns.numbers import as_arrow
 from penstock.engine.locks import Lock
 from penstock.errors import PenstockError, shown
 from penstock.storage._cache_files import BLOCK_BYTES, Block, Kept
@@ -59,16 +62,20 @@ class CacheCounts:
     """What the cache did for one dataset in this process.
 
     Attributes:
-        hits, hit_bytes: parts of blocks that were read from the cache, and their bytes.
+        reads: counts the ranges that were read from the cache.
         misses: parts of blocks that it did not have.
         filled: blocks that were written.
     """
 
-    hits: int = 0
-    hit_bytes: int = 0
+    reads: _core.CacheHits = field(default_factory=_core.CacheHits)
     misses: int = 0
     filled: int = 0
     lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    @property
+    def hits(self) -> int:
+        """The ranges that were read from the cache."""
+        return self.reads.count
 
 
 class CachedObjects:
@@ -135,16 +142,14 @@ class CachedObjects:
         """Whether there is a file for this block."""
         return self.cache.files.has(block)
 
-    def read(self, block: Block, ranges: Sequence[tuple[int, int]]) -> list[_core.Buffer] | None:
-        """Ranges of a block; None if the cache does not have it."""
-        found = self.cache.files.read(block, ranges)
+    def opened(self, key: bytes, size: int) -> _core.File:
+        """The bytes of an object as far as they are in the cache."""
+        return self.cache.files.opened(key, size, self.counts.reads)
+
+    def missed(self, count: int) -> None:
+        """Count parts of blocks that the cache does not have."""
         with self.counts.lock:
-            if found is None:
-                self.counts.misses += len(ranges)
-            else:
-                self.counts.hits += len(ranges)
-                self.counts.hit_bytes += sum(map(len, found))
-        return found
+            self.counts.misses += count
 
     def keep(self, block: Block, data: _core.Buffer) -> None:
         """Write a block, if there is room."""
@@ -244,7 +249,8 @@ class CachedSource(SourceView):
         super().__init__(source)
         self.announces = False
         self.key = key
-        self.blocks = WholeBlocks(source, key, objects)
+        self._kept = objects.opened(key, source.size)
+        self.blocks = WholeBlocks(source, key, objects, self._kept)
         self._objects = objects
         self._is_in_order = False
         self._reached = 0
@@ -273,17 +279,24 @@ class CachedSource(SourceView):
         missing = (n for n in needed if not self._objects.has(self.blocks.block(n)))
         return sorted(cut for number in missing for cut in needed[number])
 
+    def local_file(self) -> _core.File | None:
+        return self._kept
+
     def read(self, start: int, length: int) -> _core.Buffer:
         end = min(start + length, self.size)
         if start >= end:
             return _EMPTY
         adjoins = 0 <= start - self._reached <= _ADJOINING_BYTES and self._reached > 0
         self._reached = end
+        with suppress(OSError):
+            return self._kept.read(start, length)
         is_in_order = (adjoins or self._is_in_order) and end - start >= _BULK_IN_ORDER
         parts = self._parts([(start, end)], is_in_order=is_in_order)
         return parts[0] if len(parts) == 1 else _core.Buffer.join(parts)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        with suppress(OSError, ValueError):
+            return self._kept.gather(starts, lengths)
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         ranges = [(start, start + length) for start, length in pairs]
         if any(end > self.size for _, end in ranges):
@@ -307,14 +320,13 @@ class CachedSource(SourceView):
                 blocks.setdefault(low // BLOCK_BYTES, []).append(at)
         missing: dict[int, list[int]] = {}
         for number, inside in blocks.items():
-            base = number * BLOCK_BYTES
-            these = [(cuts[at][0] - base, cuts[at][1] - base) for at in inside]
-            kept = self._objects.read(self.blocks.block(number), these)
-            if kept is None:
+            try:
+                for at in inside:
+                    low, high = cuts[at]
+                    found[at] = self._kept.read(low, high - low)
+            except OSError:
+                self._objects.missed(len(inside))
                 missing[number] = inside
-                continue
-            for at, data in zip(inside, kept, strict=True):
-                found[at] = data
         if missing:
             self._request(missing, cuts, found, is_in_order=is_in_order)
         return found
@@ -381,11 +393,9 @@ class CachedSource(SourceView):
         if all(end == begin for (_, end), (begin, _) in pairwise(cuts)):
             data = self._source.read(start, cuts[-1][1] - start)
             return [data.slice(low - start, high - low) for low, high in cuts]
-        import pyarrow as pa  # not loaded by `import penstock`
-
-        starts = pa.array([low for low, _ in cuts], pa.uint64())
-        lengths = pa.array([high - low for low, high in cuts], pa.uint64())
-        data, at = self._source.gather(starts, lengths), 0
+        low_high = np.array(cuts, np.uint64)
+        starts, ends = low_high[:, 0], low_high[:, 1]
+        data, at = self._source.gather(as_arrow(starts), as_arrow(ends - starts)), 0
         found: list[_core.Buffer] = []
         for low, high in cuts:
             found.append(data.slice(at, high - low))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from penstock.engine.pipeline import in_order
 from penstock.errors import ChangedError, PenstockError, StorageError, UnsupportedError, shown
 from penstock.storage._cached import CachedObjects
 from penstock.storage._identity import numbers_of
+from penstock.storage._memory import in_this_process
 from penstock.storage._spooled import SpooledSink
 from penstock.storage.base import Sink, Source, Storage, Traffic
 from penstock.storage.cache import Cache
@@ -54,6 +56,8 @@ class Driver(ABC):
     """Whether a child of a fork may use it."""
     writes = True
     """Whether files can be written."""
+    is_in_memory = False
+    """Whether the files are in the memory of this process."""
 
     @abstractmethod
     def facts(self, path: str) -> Facts:
@@ -93,6 +97,10 @@ class ForeignStorage(Storage):
     def __reduce__(self) -> tuple[Any, ...]:
         refuse_secrets(self._driver.made_of())
         return ForeignStorage, (self._driver, None if self.cached is None else self.cached.cache)
+
+    def check_reach(self) -> None:
+        if self._driver.is_in_memory:
+            raise in_this_process()
 
     @contextmanager
     def told(self, path: str, *, is_open: bool = False) -> Generator[Driver]:
@@ -134,7 +142,15 @@ class ForeignStorage(Storage):
         if path.endswith("/"):
             return StoreFolder(self, path)
         source = ForeignSource(self, path)
-        return source if self.cached is None else self.cached.view(source, path)
+        if self.cached is None:
+            return source
+        if source.state_name() is None:
+            raise UnsupportedError(
+                "the file system tells no ETag or time of this file, so it cannot be read through a cache",
+                file=shown(path),
+                hint="leave out cache=",
+            )
+        return self.cached.view(source, path)
 
     def traffic(self) -> Traffic:
         return Traffic(num_cache_hits=0 if self.cached is None else self.cached.counts.hits)
@@ -247,6 +263,11 @@ class ForeignSource(Source):
 
     def identity(self) -> tuple[int, int, int, int]:
         return numbers_of(self._facts.tag, self.size)
+
+    def state_name(self) -> str | None:
+        tag = self._facts.tag
+        # Two states of a file may have the same weak ETag.
+        return None if not tag or re.search(r'(^|=)"?W/', tag) else tag
 
 
 def near_groups(starts: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:

@@ -17,6 +17,8 @@ class FsspecDriver(Driver):
     def __init__(self, system: Any) -> None:
         self._system = system
         self.survives_forks = not getattr(system, "async_impl", False)
+        protocols = system.protocol
+        self.is_in_memory = "memory" in ((protocols,) if isinstance(protocols, str) else protocols)
 
     def facts(self, path: str) -> Facts:
         return self._facts(path)

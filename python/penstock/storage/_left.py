@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.storage.hidden import TEMPORARY_SUFFIX
 
 LOCK = f".lock{TEMPORARY_SUFFIX}"
-_JOURNAL = re.compile(r"\.penstock-(?:convert|fields)-[0-9a-f]{16}(?:\.json)?")
+_JOURNAL = re.compile(r"\.penstock-(?:convert|fields|repair)-[0-9a-f]{16}(?:\.json)?")
 _PART = re.compile(r"\.penstock-part-[0-9a-f]{16}-\d+")
 
 

@@ -7,9 +7,18 @@ import os
 from collections.abc import Sequence
 
 from penstock import _core
+from penstock.errors import UnsupportedError
 from penstock.storage.base import Source, State, Storage
 from penstock.storage.hidden import is_own
 from penstock.storage.store_folder import StoreFolder
+
+
+def in_this_process() -> UnsupportedError:
+    """The error of a storage whose files only this process sees."""
+    return UnsupportedError(
+        "the files are in the memory of this process, and the machines of a cluster do not see them",
+        hint="write them to a store or to a folder first, or leave out on=",
+    )
 
 
 class MemorySource(Source):
@@ -36,6 +45,9 @@ class MemoryStorage(Storage):
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.files = dict(files or {})
+
+    def check_reach(self) -> None:
+        raise in_this_process()
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         if path.endswith("/"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,14 @@ class Budget:
     def free(self, count: int) -> None:
         with self._lock:
             self.used -= count
+
+
+class _First:
+    """The first bytes of an object that was opened to read all of it. They are kept until they were read."""
+
+    def __init__(self, data: _core.Buffer, claim: Claim) -> None:
+        self.data = data
+        self._claim = claim
 
 
 class _Kept:
@@ -150,7 +159,7 @@ class ObjectSource(Source):
         if start >= end:
             return _EMPTY
         here = self._blocks.first_bytes()
-        self._blocks.passed(end)
+        self._blocks.passed(start, end)
         if end <= len(here):
             return here.slice(start, end - start)
         parts = self._announced_bytes(start, end) or self._blocks.read(start, end)
@@ -225,11 +234,12 @@ class ObjectSource(Source):
     def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
         here = len(self._blocks.first_bytes())
         ends = [start + length for start, length in zip(starts, lengths, strict=True)]
+        first = self._blocks.lent_first() if min(starts, default=here) < here else None
         ranges = [(max(s, here), end) for s, end in zip(starts, ends, strict=True) if end > here]
         pieces = merged(ranges)
         if (claim := AHEAD.claim(sum(end - start for start, end in pieces))) is None:
-            return None
-        held: list[object] = [claim]
+            return None if first is None else [first]  # the others are requested when they are read
+        held: list[object] = [claim, first]
         for start, end in pieces:
             coming = Coming(start, end, self.begin([start], [end - start]))
             self._announced.add(coming)
@@ -311,23 +321,39 @@ class _Blocks:
         self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
         self._lock = Lock()
         self._pid = os.getpid()
-        self._unread: tuple[_core.Buffer, Claim] | None = None
-        """The first bytes, if they are many and were not read to their end yet."""
+        self._needed = len(first)
+        """Where the first bytes end that were not read yet, apart from a footer."""
+        self._unread: _First | None = None
+        """The first bytes, if they are many and were not read to `_needed` yet."""
+        self._lent: Callable[[], _First | None] = lambda: None
+        """The first bytes, while a holder of what it wants (`Source.want`) keeps them."""
         if claim is None:
             _KEPT.put((self._source, -1), first)
         else:
-            self._unread = first, claim
+            self._unread = _First(first, claim)
 
     def first_bytes(self) -> _core.Buffer:
         """The first bytes of the object, as far as they are here."""
-        unread = self._unread
-        return _KEPT.get((self._source, -1)) or _EMPTY if unread is None else unread[0]
+        unread = self._unread or self._lent()
+        return _KEPT.get((self._source, -1)) or _EMPTY if unread is None else unread.data
 
-    def passed(self, end: int) -> None:
-        """Bytes up to here were read. When the first bytes were, they are only kept as other blocks are."""
-        if (unread := self._unread) is not None and end >= self._first:
-            _KEPT.put((self._source, -1), unread[0])
-            self._unread = None
+    def passed(self, start: int, end: int) -> None:
+        """These bytes were read. When the first bytes were, in order, they are only kept as other blocks are."""
+        if (unread := self._unread) is None or end < self._needed:
+            return
+        if not self.is_read_in_order:
+            self._needed = min(self._needed, start)  # a footer, before the records
+            return
+        _KEPT.put((self._source, -1), unread.data)
+        self._unread = None
+
+    def lent_first(self) -> _First | None:
+        """The first bytes, if they were not read yet, for a caller that keeps them as long as it needs them."""
+        with self._lock:
+            if (unread := self._unread) is not None:
+                self._lent = weakref.ref(unread)
+                self._unread = None
+            return unread or self._lent()
 
     def read(self, start: int, end: int) -> list[_core.Buffer] | None:
         """The parts of a range that is read in order. None if it should be requested by itself."""
@@ -388,7 +414,7 @@ class _Blocks:
             self._begin_one(number, claim)
 
     def _is_here(self, number: int) -> bool:
-        is_first = number < 0 and self._unread is not None
+        is_first = number < 0 and (self._unread or self._lent()) is not None
         return is_first or number in self._coming or _KEPT.get((self._source, number)) is not None
 
     def _begin_one(self, number: int, claim: Claim | None) -> tuple[_core.Fetch, Claim | None]:
@@ -401,8 +427,8 @@ class _Blocks:
         with self._lock:
             coming = self._coming.get(number)
             if coming is None:
-                if number < 0 and (unread := self._unread) is not None:
-                    return unread[0]
+                if number < 0 and (unread := self._unread or self._lent()) is not None:
+                    return unread.data
                 if (kept := _KEPT.get(key)) is not None:
                     return kept
                 coming = self._begin_one(number, None)  # other threads have moved on

@@ -10,7 +10,8 @@ from typing import IO, Any
 
 from penstock.errors import UnsupportedError
 from penstock.storage._foreign import Driver, Facts, ForeignStorage
-from penstock.storage.base import Sink, Source, Storage
+from penstock.storage.base import Sink, Source, Storage, Traffic
+from penstock.storage.cache import Cache
 from penstock.storage.local import LocalStorage
 from penstock.storage.objects import ObjectStorage
 from penstock.storage.urls import is_url
@@ -19,11 +20,11 @@ _SCHEMES = {"S3Store": "s3", "GCSStore": "gs", "AzureStore": "az"}
 _CONTAINERS = ("bucket", "bucket_name", "container_name", "container")
 
 
-def of_obstore(store: Any) -> Storage:
+def of_obstore(store: Any, cache: Cache | None = None) -> Storage:
     """The storage for a store of obstore. Its names begin at the store's prefix."""
     kind = type(store).__name__
     if kind == "MemoryStore":
-        return ForeignStorage(_MemoryDriver(store))
+        return ForeignStorage(_MemoryDriver(store), cache)
     if kind == "LocalStore":
         if store.prefix is not None:
             raise UnsupportedError(
@@ -33,14 +34,14 @@ def of_obstore(store: Any) -> Storage:
         return LocalStorage()
     options: dict[str, Any] = dict(store.client_options or {})
     if kind == "HTTPStore":
-        return Prefixed(ObjectStorage(options), store.url)
+        return Prefixed(ObjectStorage(options, cache), store.url)
     if kind not in _SCHEMES:
         raise TypeError(f"storage= takes no {kind} of obstore")
     options |= store.config
     container = next(options.pop(name) for name in _CONTAINERS if name in options)
     credentials = store.credential_provider
     storage = ObjectStorage(
-        options, credentials=None if credentials is None else _Asked(credentials)
+        options, cache, credentials=None if credentials is None else _Asked(credentials)
     )
     base = f"{_SCHEMES[kind]}://{container}/"
     prefix = str(store.prefix or "").strip("/")
@@ -91,6 +92,9 @@ class Prefixed(Storage):
 
     def source(self, path: str, *, mmap: bool = False) -> Source:
         return self._storage.source(self.full(path), mmap=mmap)
+
+    def traffic(self) -> Traffic:
+        return self._storage.traffic()
 
     def sink(self, path: str, *, overwrite: bool = False) -> Sink:
         return _PrefixedSink(self, path, self._storage.sink(self.full(path), overwrite=overwrite))
@@ -146,6 +150,7 @@ class _MemoryDriver(Driver):
     """obstore's store in the memory of this process."""
 
     survives_forks = True
+    is_in_memory = True
 
     def __init__(self, store: Any) -> None:
         self._store = store

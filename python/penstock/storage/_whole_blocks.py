@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
@@ -33,10 +34,6 @@ class KeepsBlocks(Protocol):
         """Whether there is a file for this block."""
         ...
 
-    def read(self, block: Block, ranges: Sequence[tuple[int, int]]) -> list[_core.Buffer] | None:
-        """Ranges of a block; None if it is not there."""
-        ...
-
     def keep(self, block: Block, data: _core.Buffer) -> None:
         """Write a block, if there is room."""
         ...
@@ -53,8 +50,10 @@ class KeepsBlocks(Protocol):
 class WholeBlocks:
     """The blocks of one object."""
 
-    def __init__(self, source: Source, key: bytes, kept: KeepsBlocks) -> None:
+    def __init__(self, source: Source, key: bytes, kept: KeepsBlocks, file: _core.File) -> None:
+        """`file` has the bytes of the blocks that are kept."""
         self._source = source
+        self._file = file
         self._key = key
         self._kept = kept
         self._lock = Lock()
@@ -176,8 +175,9 @@ class WholeBlocks:
             if is_free:
                 self._kept.release(block)
             if self._kept.has(block):
-                found = self._kept.read(block, [(0, block.num_bytes)])
-                return None if found is None else found[0]
+                with suppress(OSError):
+                    return self._file.read(number * BLOCK_BYTES, block.num_bytes)
+                return None
             if is_free or time.monotonic() > until:
                 return None
             time.sleep(_POLL_SECONDS)

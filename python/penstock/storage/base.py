@@ -41,8 +41,7 @@ class FileState(NamedTuple):
 
 
 class Source(ABC):
-    """The bytes of one file, read by position. Safe to use from several threads. By default, the checks for changes do
-    nothing, which is right for bytes that never change."""
+    """The bytes of one file, read by position, from several threads if needed. By default, they never change."""
 
     path: str
     size: int
@@ -50,6 +49,8 @@ class Source(ABC):
     """Where it is, if that is not this machine."""
     announces: bool = False
     """Whether `want` asks for bytes."""
+    mapped: _core.Buffer | None = None
+    """The whole file, if it is mapped into memory."""
 
     @abstractmethod
     def read(self, start: int, length: int) -> _core.Buffer:
@@ -60,6 +61,10 @@ class Source(ABC):
         """Read several ranges (uint64 arrays) into one buffer, back to back."""
         pairs = zip(starts.to_pylist(), lengths.to_pylist(), strict=True)
         return _core.Buffer.join([self.read(start, length) for start, length in pairs])
+
+    def local_file(self) -> _core.File | None:
+        """The file for kernels that read by themselves. If they cannot, `read` and `gather` still may."""
+        return None
 
     @property
     def tag(self) -> str:
@@ -279,6 +284,9 @@ class Storage(ABC):
     def check_pickled_names(self, paths: Sequence[str]) -> None:
         """Raise UnsupportedError if the names of these files are secrets, which must not be written into a pickle."""
         del paths
+
+    def check_reach(self) -> None:
+        """Raise UnsupportedError if other processes, to which a pickle of this storage is sent, would see other files."""
 
     def is_here(self, path: str) -> bool:
         """Whether this names a file or folder of this machine's file system."""

@@ -58,9 +58,10 @@ class Cache:
     """A folder on a local disk that keeps what was read from object stores, for `penstock.open(cache=)`.
 
     Objects are kept in blocks of 8 MiB, under their address and the tag of their state, so a changed object is never
-    read from old blocks. Each read compares checksums. Processes share the folder, and may be killed at any time. What
-    was not used for the longest time is removed first; blocks that an open dataset uses are not removed for others of
-    it. If the disk is full, a warning says so, and reading goes on without the cache.
+    read from old blocks. An open dataset compares checksums when it first reads a part of a block, and again when the
+    block's file was written to since. Processes share the folder, and may be killed at any time. What was not used for
+    the longest time is removed first; blocks that an open dataset uses are not removed for others of it. If the disk is
+    full, a warning says so, and reading goes on without the cache.
 
     Args:
         folder: the folder, which is created when it is needed. None: `penstock/blocks` in the user's cache.

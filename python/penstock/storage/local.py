@@ -58,7 +58,7 @@ class LocalSource(Source):
         self.written_ns: int = self._opened.st_mtime_ns
         """When it was last written. Any later change has a later time."""
         self._state = self._opened.st_size, self.written_ns
-        self.mapped: _core.Buffer | None = self.file.map() if mmap and self.size else None
+        self.mapped = self.file.map() if mmap and self.size else None
 
     def read(self, start: int, length: int) -> _core.Buffer:
         if self.mapped is None:
@@ -67,6 +67,9 @@ class LocalSource(Source):
         if not self.file.populate(part):
             raise ChangedError("the file was truncated while it was mapped", file=self.path)
         return part
+
+    def local_file(self) -> _core.File:
+        return self.file
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
         try:

@@ -44,6 +44,8 @@ from penstock.storage.urls import Url, has_plain_key, is_url, is_web, refuse_web
 
 _KEPT_HEADS = 64
 """The first bytes of so many objects are kept, for opening them again."""
+_SHORT_HEAD_BYTES = 64 << 10
+"""So many of each that is being read whole, and is opened again only to look at its header."""
 _LISTED_FROM = 64
 """If so many states of objects in one folder are asked for, the folder is listed."""
 READS_AT_ONCE = 32
@@ -229,7 +231,7 @@ class ObjectStorage(Storage):
     def _keep(self, path: str, state: _core.ObjectState, first: _core.Buffer) -> None:
         """Keep the state and the first bytes of an object, for opening it again."""
         is_long = len(first) > HEAD_BYTES
-        head = _core.Buffer.join([first.slice(0, HEAD_BYTES)]) if is_long else first
+        head = _core.Buffer.join([first.slice(0, _SHORT_HEAD_BYTES)]) if is_long else first
         with self._lock:
             self._opening.pop(path, None)
             self._states[path] = state

@@ -1,4 +1,4 @@
-//! Local files. Only this file and `mapping.rs` get data from the operating system.
+//! Local files. Only this file, `cached_blocks.rs` and `mapping.rs` get data from the operating system.
 
 use crate::tuned::{PARALLEL_BYTES, TIMED_READS, WAITING, WAITING_THREADS};
 use std::fs;
@@ -11,22 +11,40 @@ use pyo3::exceptions::{PyEOFError, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use super::buffer::{PyBuffer, room};
+use super::cached_blocks::{Blocks, Opened, PyHits};
 use super::frames::u64s;
 use super::mapping::{Mapping, Touched};
 use super::raise;
 use crate::kernels::buffer_pool;
 use crate::wire::{Fault, FaultKind};
 
-/// A local file, read by position.
+/// Where the bytes of a `PyFile` are.
+enum Place {
+    File(fs::File),
+    Blocks(Blocks),
+}
+
+/// A local file, read by position. Its bytes may also be in the blocks of a cache.
 #[pyclass(name = "File", frozen, module = "penstock._core")]
 pub struct PyFile {
-    pub file: fs::File,
+    place: Place,
     #[pyo3(get)]
     pub size: u64,
     touched: OnceLock<Touched>,
 }
 
 impl PyFile {
+    fn of(file: fs::File, size: u64) -> Self {
+        Self { place: Place::File(file), size, touched: OnceLock::new() }
+    }
+
+    fn file(&self) -> std::io::Result<&fs::File> {
+        match &self.place {
+            Place::File(file) => Ok(file),
+            Place::Blocks(_) => Err(std::io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// How many of `length` bytes from `start` the file had when it was opened.
     pub fn clamp(&self, start: u64, length: usize) -> usize {
         length.min(usize::try_from(self.size.saturating_sub(start)).unwrap_or(usize::MAX))
@@ -36,6 +54,17 @@ impl PyFile {
     pub fn read_into(&self, bytes: &mut Vec<u8>, start: u64, length: usize) -> std::io::Result<()> {
         let before = bytes.len();
         bytes.try_reserve(length).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        let file = match &self.place {
+            Place::File(file) => file,
+            Place::Blocks(blocks) => {
+                let spare = &mut bytes.spare_capacity_mut()[..length];
+                self.fill(spare, &[(start, length as u64)], &mut Vec::new())?;
+                // SAFETY: these bytes were filled, or an error was returned above.
+                unsafe { bytes.set_len(before + length) };
+                blocks.count(1);
+                return Ok(());
+            }
+        };
         while bytes.len() - before < length {
             let done = bytes.len() - before;
             let spare = &mut bytes.spare_capacity_mut()[..length - done];
@@ -43,7 +72,7 @@ impl PyFile {
             unsafe {
                 let target =
                     std::slice::from_raw_parts_mut(spare.as_mut_ptr().cast::<u8>(), spare.len());
-                match self.file.read_at(target, start + done as u64) {
+                match file.read_at(target, start + done as u64) {
                     Ok(0) => break,
                     Ok(count) => bytes.set_len(before + done + count),
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -78,7 +107,7 @@ impl PyFile {
     ) -> std::io::Result<()> {
         let total = size_of_ranges(ranges);
         let mut spare = &mut bytes.spare_capacity_mut()[..total];
-        let mut rest = ranges;
+        let (mut rest, mut open) = (ranges, Vec::new());
         let mut threads = if alone { 1 } else { threads_for(total) };
         if threads == 1 && !alone {
             while let Some((some, others)) = rest.split_at_checked(TIMED_READS.min(rest.len())) {
@@ -88,7 +117,7 @@ impl PyFile {
                 let (mine, theirs) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(some));
                 (spare, rest) = (theirs, others);
                 let start = Instant::now();
-                self.fill(mine, some)?;
+                self.fill(mine, some, &mut open)?;
                 if start.elapsed() > WAITING {
                     threads = WAITING_THREADS;
                     break;
@@ -98,6 +127,9 @@ impl PyFile {
         self.fill_in_parallel(spare, rest, threads)?;
         // SAFETY: every part was filled, or an error was returned above.
         unsafe { bytes.set_len(total) };
+        if let Place::Blocks(blocks) = &self.place {
+            blocks.count(ranges.len());
+        }
         Ok(())
     }
 
@@ -108,7 +140,7 @@ impl PyFile {
         threads: usize,
     ) -> std::io::Result<()> {
         if threads == 1 || ranges.len() < threads {
-            return self.fill(spare, ranges);
+            return self.fill(spare, ranges, &mut Vec::new());
         }
         let share = ranges.len().div_ceil(threads);
         let (own, others) = ranges.split_at(share);
@@ -120,9 +152,9 @@ impl PyFile {
             for part in others.chunks(share) {
                 let (theirs, rest) = std::mem::take(&mut spare).split_at_mut(size_of_ranges(part));
                 spare = rest;
-                readers.push(scope.spawn(move || self.fill(theirs, part)));
+                readers.push(scope.spawn(move || self.fill(theirs, part, &mut Vec::new())));
             }
-            let mut done = self.fill(mine, own);
+            let mut done = self.fill(mine, own, &mut Vec::new());
             for reader in readers {
                 let other = reader.join();
                 done = done
@@ -132,16 +164,24 @@ impl PyFile {
         })
     }
 
-    /// Fill a part of uninitialised memory with the ranges.
-    fn fill(&self, mut part: &mut [MaybeUninit<u8>], ranges: &[(u64, u64)]) -> std::io::Result<()> {
+    /// Fill a part of uninitialised memory with the ranges. `open` has the open blocks of a cache.
+    fn fill<'a>(
+        &'a self,
+        mut part: &mut [MaybeUninit<u8>],
+        ranges: &[(u64, u64)],
+        open: &mut Vec<Opened<'a>>,
+    ) -> std::io::Result<()> {
         for &(start, length) in ranges {
             let (mine, rest) = std::mem::take(&mut part).split_at_mut(length as usize);
             part = rest;
-            // SAFETY: `read_exact_at` writes every byte or fails, and never reads the slice.
+            // SAFETY: both calls write every byte or fail, and do not read what they have not written.
             let target = unsafe {
                 std::slice::from_raw_parts_mut(mine.as_mut_ptr().cast::<u8>(), mine.len())
             };
-            self.file.read_exact_at(target, start)?;
+            match &self.place {
+                Place::File(file) => file.read_exact_at(target, start)?,
+                Place::Blocks(blocks) => blocks.fill(open, target, start)?,
+            }
         }
         Ok(())
     }
@@ -160,9 +200,17 @@ impl PyFile {
             Ok((file, data.len()))
         });
         match opened {
-            Ok((file, size)) => Ok(Self { file, size, touched: OnceLock::new() }),
+            Ok((file, size)) => Ok(Self::of(file, size)),
             Err(error) => Err(os_error(&error, &path)),
         }
+    }
+
+    /// An object whose blocks are in the files of a cache: `prefix` and a number. A read raises OSError if a
+    /// block is not there or not what was written.
+    #[staticmethod]
+    fn of_blocks(prefix: std::path::PathBuf, key: Vec<u8>, size: u64, hits: &PyHits) -> Self {
+        let place = Place::Blocks(Blocks::new(prefix, key, size, hits));
+        Self { place, size, touched: OnceLock::new() }
     }
 
     /// `length` bytes from `start`, or fewer at the end of the file.
@@ -201,7 +249,7 @@ impl PyFile {
 
     /// The current size of the open file, and the time of its last change in nanoseconds.
     fn state(&self) -> PyResult<(u64, i64)> {
-        let metadata = self.file.metadata()?;
+        let metadata = self.file()?.metadata()?;
         Ok((metadata.len(), written_at(&metadata)))
     }
 
@@ -219,7 +267,7 @@ impl PyFile {
     /// (SIGBUS), so this is never the default.
     fn map(&self) -> PyResult<PyBuffer> {
         self.touched.get_or_init(|| Touched::of(self.size as usize));
-        Mapping::map(&self.file, self.size as usize).map(PyBuffer).map_err(PyErr::from)
+        Mapping::map(self.file()?, self.size as usize).map(PyBuffer).map_err(PyErr::from)
     }
 }
 
@@ -242,7 +290,7 @@ pub fn read_files(
             let read = || {
                 let file = fs::File::open(&path)?;
                 let size = file.metadata()?.len();
-                Ok(PyFile { file, size, touched: OnceLock::new() })
+                Ok(PyFile::of(file, size))
             };
             let file: PyFile = read().map_err(|error: std::io::Error| os_error(&error, &path))?;
             if file.size > most_bytes {
@@ -254,7 +302,10 @@ pub fn read_files(
             file.read_into(&mut bytes, 0, file.size as usize)
                 .map_err(|error| os_error(&error, &path))?;
             lengths.push((bytes.len() - before) as u64);
-            let metadata = file.file.metadata().map_err(|error| os_error(&error, &path))?;
+            let metadata = file
+                .file()
+                .and_then(fs::File::metadata)
+                .map_err(|error| os_error(&error, &path))?;
             times.push(written_at(&metadata));
         }
         Ok(())

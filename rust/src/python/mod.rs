@@ -3,6 +3,7 @@
 mod arrow;
 mod at_once;
 mod buffer;
+mod cached_blocks;
 mod compression;
 mod encode;
 mod files;
@@ -183,6 +184,7 @@ mod _core {
         arrow::ArrowArray,
         at_once::examples_at,
         buffer::PyBuffer,
+        cached_blocks::PyHits,
         compression::{
             PyInflater, PyZlibDeflater, gzip_member, inflate_member, inflate_members, member_head,
             unpack_chunks,

@@ -218,7 +218,7 @@ class Values:
         # Empty values may be anywhere.
         is_some = spans.lengths > 0
         starts = np.where(is_some, spans.starts, np.uint64(0))
-        mapped = getattr(self._source, "mapped", None)
+        mapped = self._source.mapped
         if window is not None:
             data = window.data
             starts = np.where(is_some, starts - np.uint64(window.start), np.uint64(0))

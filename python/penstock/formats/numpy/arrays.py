@@ -77,7 +77,7 @@ class FilePlace(Place):
     size: int
 
     def mapped(self) -> np.ndarray | None:
-        buffer: Any = getattr(self.source, "mapped", None)
+        buffer: Any = self.source.mapped
         return None if buffer is None else in_bytes(buffer.slice(self.start, self.size))
 
     def read(self, start: int, length: int) -> np.ndarray:

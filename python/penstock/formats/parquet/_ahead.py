@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+
 from penstock.engine.locks import Lock
+from penstock.engine.threads import wait_for
 from penstock.formats.parquet._footer import ColumnChunk
 from penstock.storage.base import Source
 
 _MOST_GROUPS = 8
+_MOST_BYTES = 24 << 20
+"""Decoding a row group takes several times its bytes, so little more than a link needs is requested ahead."""
+_FREED_BYTES = 4 << 20
+_DECODED_BYTES = 20 << 20
 _PADDING_BYTES = 100
 """After a column, pyarrow reads a few bytes more of files of old programs."""
 
@@ -24,7 +34,8 @@ class Ahead:
     def __init__(self, source: Source, num_groups: int) -> None:
         self._source = source
         self._num_groups = num_groups
-        self._coming: dict[tuple[int, Names], Sequence[object]] = {}
+        self._coming: dict[tuple[int, Names], tuple[Sequence[object], int]] = {}
+        """What holds a row group, and its bytes."""
         self._begun: set[tuple[int, Names]] = set()
         self._lock = Lock()
 
@@ -37,15 +48,21 @@ class Ahead:
             for number in range(group, min(group + _MOST_GROUPS, self._num_groups)):
                 if (number, names) in self._begun:
                     continue
-                held = wanted(self._source, ranges(number, names))
+                asked = ranges(number, names)
+                size = sum(end - start for start, end in asked)
+                is_full = sum(one for _, one in self._coming.values()) + size > _MOST_BYTES
+                if number > group and is_full:
+                    break
+                held = wanted(self._source, asked)
                 if held is None:
                     break
-                self._coming[number, names] = held
+                self._coming[number, names] = held, size
                 self._begun.add((number, names))
             for number, others in list(self._coming):
                 if number < group - _MOST_GROUPS:
                     del self._coming[number, others]  # left out by who reads
-            return self._coming.pop((group, names), None)
+            held, _ = self._coming.pop((group, names), (None, 0))
+            return held
 
 
 def ranges_of(columns: Sequence[ColumnChunk], end: int) -> list[Range]:
@@ -66,3 +83,49 @@ def holding(batches: Iterator[Any], held: object) -> Iterator[Any]:
     """Yield the batches, and hold what was requested for them meanwhile."""
     yield from batches
     del held
+
+
+class Room:
+    """How many bytes of row groups of objects are decoded at the same time, in this process. A row group that is larger
+    is decoded alone. Memory holds several times as many bytes meanwhile."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._used = 0
+        self._process = os.getpid()
+        self._lock = Lock()
+        self._turn = threading.Condition(self._lock)
+
+    @contextmanager
+    def of(self, num_bytes: int) -> Generator[None]:
+        """Wait until there is room for these bytes, and use it."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._used, self._process = 0, os.getpid()  # what the parent's threads decode
+            wait_for(self._turn, lambda: not self._used or self._used + num_bytes <= self._most)
+            self._used += num_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._used -= num_bytes
+                self._turn.notify_all()
+
+
+class Freed:
+    """Returns memory that pyarrow does not use to the system, each time so many bytes were decoded. pyarrow keeps it for
+    a second, and in this time a scan of objects frees a hundred megabytes."""
+
+    def __init__(self) -> None:
+        self._num_bytes = 0
+
+    def decoded(self, num_bytes: int) -> None:
+        """So many bytes were decoded. Threads may miss each other's bytes, which does no harm."""
+        self._num_bytes += num_bytes
+        if self._num_bytes >= _FREED_BYTES:
+            self._num_bytes = 0
+            pa.default_memory_pool().release_unused()
+
+
+FREED = Freed()
+ROOM = Room(_DECODED_BYTES)

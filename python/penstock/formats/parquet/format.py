@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, UnsupportedError
-from penstock.formats.parquet._ahead import Ahead, holding, ranges_of, wanted
+from penstock.formats.parquet._ahead import FREED, ROOM, Ahead, holding, ranges_of, wanted
 from penstock.formats.parquet._cursors import Cursor, Cursors
 from penstock.formats.parquet._footer import (
     ColumnChunk,
@@ -450,9 +451,15 @@ class ParquetReader(Reader):
         end = part.start + part.num_records
         make = partial(self._cursor, part, stored)
         with self._cursors.borrow(key, part.start, end, make) as cursor:
-            while cursor.at < part.start:
-                cursor.read(min(part.step, part.start - cursor.at))
-            return cursor.read(part.num_records)
+            size = self._metadata.row_group(part.group).total_byte_size
+            # After its turn came, so that no other part waits for it meanwhile.
+            with nullcontext() if self._ahead is None else ROOM.of(size):
+                while cursor.at < part.start:
+                    cursor.read(min(part.step, part.start - cursor.at))
+                batch = cursor.read(part.num_records)
+        if self._ahead is not None:
+            FREED.decoded(batch.get_total_buffer_size())
+        return batch
 
     def _cursor(self, part: GroupPart, stored: Any) -> Cursor:
         names = None if stored.names == self._stored.names else list(stored.names)

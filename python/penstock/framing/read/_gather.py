@@ -22,9 +22,8 @@ def gather(
     """The bytes of these stream ranges (uint64) in one buffer, and where each range begins in it. A mapped plain file
     is itself the buffer; a compressed file is inflated around the ranges."""
     lengths = ends - starts
-    mapped = getattr(source, "mapped", None)
-    if mapped is not None and not index.compression:
-        return mapped, starts
+    if source.mapped is not None and not index.compression:
+        return source.mapped, starts
     if index.compression:
         buffer = _inflated(stream, index, starts, ends)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,6 +25,7 @@ from penstock.framing.read.framed import FramedReader
 from penstock.manifests.names import expand, storage_of
 from penstock.storage.base import Source, Storage
 from penstock.verbs.check import textindex
+from penstock.verbs.machines import Counter, all_done, remove_attempts, run_on
 from penstock.verbs.progress import Progress
 
 
@@ -47,6 +48,7 @@ def index(
     force: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
@@ -69,6 +71,9 @@ def index(
         force: also rebuild valid indexes, and indexes with checksums whose file was rewritten.
         threads: the number of shards to index in parallel; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        on: where the work is done: None for this process, "ray", "ray://host:port" or a `penstock.ray.Cluster` for the
+            machines of a cluster. Each task indexes one file. If the call is made again after it was killed, valid
+            indexes are kept.
         storage_options: as for `open`.
         format_options: options of the format, as for `open`, such as `group="data/*"` for HDF5.
 
@@ -111,16 +116,15 @@ def index(
     sizes = in_order(
         [lambda: iter(paths)], lambda one: [place.num_bytes(one)], lambda _: 0, at_once
     )
-    total = sum(sizes)
-    made: list[str] = []
-    num_records = num_bytes = 0
-    for done in in_order([lambda: iter(paths)], work.build, lambda done: 0, threads):
-        num_records, num_bytes = num_records + done.num_records, num_bytes + done.num_bytes
-        if done.path is not None:
-            made.append(done.path)
-        if progress is not None:
-            progress(num_records, num_bytes, total)
-    return made
+    counter = Counter(progress, sum(sizes))
+    if on is not None:
+        found = work.on_machines(on, paths, counter)
+    else:
+        found: list[_Made] = []
+        for done in in_order([lambda: iter(paths)], work.build, lambda done: 0, threads):
+            found.append(done)
+            counter.add(done.num_records, done.num_bytes)
+    return [done.path for done in found if done.path is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,20 @@ class _Work:
     force: bool
     checksums: bool
     format_options: dict[str, Any]
+
+    def on_machines(self, on: Any, paths: Sequence[str], counter: Counter) -> list[_Made]:
+        folders = [path for path in (self.folder, self.from_text) if isinstance(path, str)]
+        place = self.storage, [*paths, *folders]
+        found = run_on(on, self._one, paths, place)
+        try:
+            return all_done(
+                found, paths, lambda _, done: counter.add(done.num_records, done.num_bytes)
+            )
+        finally:
+            remove_attempts(self.storage, (sidecar.path_for(path, self.folder) for path in paths))
+
+    def _one(self, path: str) -> _Made:
+        return next(self.build(path))
 
     def build(self, path: str) -> Iterator[_Made]:
         with closing(self.storage.source(path)) as source:
@@ -184,9 +202,14 @@ class _Work:
         places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
         index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
         with suppress(OSError, StaleIndexError):
-            kept = sidecar.load(sidecar.path_for(source.path, self.folder), self.storage)
+            place = sidecar.path_for(source.path, self.folder)
+            kept = sidecar.load(place, self.storage)
             if kept.data_bytes == source.size and not fitting.was_written(kept, source):
                 index = kept
+                is_whole = kept.blocks is not None or not checksums
+                is_whole &= bool(kept.positions) or not kind.info.keeps_positions
+                if is_whole and not self.force and fitting.is_same(kept, source):
+                    return _Made(place, reader.num_records, source.size)
         if checksums:
             index = _with_checksums(index, source)
         if kind.info.keeps_positions:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from penstock.contract.format import Format, Options
@@ -26,10 +27,12 @@ from penstock.storage.local_sink import LocalSink, refuse_device
 from penstock.storage.paths import index_option
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
+from penstock.verbs.check._repair_notes import Note, Repaired, note_of, own_name
 from penstock.verbs.check._saving import How, Saving, saving_of
 from penstock.verbs.check.findings import empty_file, first_error, found_in, is_empty_file
 from penstock.verbs.check.verify import format_of
 from penstock.verbs.convert.journal import refuse_existing
+from penstock.verbs.machines import Counter, all_done, remove_all, remove_attempts, run_on
 from penstock.verbs.own_names import refuse_name_of_another_format
 from penstock.verbs.progress import Progress
 
@@ -48,6 +51,7 @@ def repair(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -77,6 +81,9 @@ def repair(
         limits: as for `open`.
         threads: the number of threads that read and compress; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        on: where the work is done: None for this process, "ray", "ray://host:port" or a `penstock.ray.Cluster` for the
+            machines of a cluster. Each task repairs one file, with `threads` threads; None for the cores of the task. If
+            the call is made again after it was killed, finished files are kept.
         storage_options: as for `open`.
         target_storage, target_storage_options: where repaired files are written. None for this machine, for `storage`,
             and for names such as s3://bucket/key, whose client takes its options from the environment.
@@ -101,11 +108,8 @@ def repair(
         raise ValueError("repair takes either into= or in_place=True")
     if decode and not payloads:
         raise ValueError("decode=True reads what payloads=False would not; leave one out")
-    place, index, threads = (
-        storage_of(source, storage, storage_options),
-        index_option(index),
-        checked_threads(threads),
-    )
+    place, index = storage_of(source, storage, storage_options), index_option(index)
+    at_once = checked_threads(threads)
     paths = list(expand(source, place).paths)
     targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
     options = Options(
@@ -125,12 +129,15 @@ def repair(
         decode,
         overwrite,
         in_place,
-        threads,
+        at_once,
         progress,
     )
     work.total_bytes = sum(place.num_bytes(path) for path in paths) * (2 if in_place else 1)
-    for path, target in zip(paths, targets, strict=True):
-        work.one(path, target)
+    if on is None:
+        for path, target in zip(paths, targets, strict=True):
+            work.one(path, target)
+    else:
+        work.all_on(on, list(zip(paths, targets, strict=True)), threads)
     found = tuple(work.findings)
     return Report(work.num_records, found, work.num_bytes, tuple(work.paths), verb="repair")
 
@@ -203,6 +210,55 @@ class _Work:
     num_records: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
     paths: list[str] = field(default_factory=list[str])
+
+    def all_on(self, on: Any, files: Sequence[tuple[str, str]], threads: int | None) -> None:
+        """Repair all files on a cluster."""
+        paths, targets = [path for path, _ in files], [target for _, target in files]
+        folder = [] if self._index_folder is None else [self._index_folder]
+        task = partial(_repaired, replace(self, progress=None), threads)
+        places = (self.storage, paths), (self.new_storage, [*targets, *folder])
+        counter = Counter(self.progress, self.total_bytes)
+        share = 2 if self.in_place else 1
+        try:
+            for made in all_done(
+                run_on(on, task, files, *places),
+                paths,
+                lambda _, made: counter.add(made.num_records, share * made.num_bytes),
+            ):
+                self._add(made)
+        finally:
+            remove_attempts(self.new_storage, self._hidden(targets))
+        remove_all(self.new_storage, map(note_of, targets))
+
+    def _add(self, made: Repaired) -> None:
+        self.num_records += made.num_records
+        self.num_bytes += made.num_bytes
+        self.findings.extend(made.findings)
+        self.paths += [] if made.path is None else [made.path]
+
+    def _hidden(self, targets: Sequence[str]) -> Iterator[str]:
+        """The files of which killed workers may leave temporary ones."""
+        for target in targets:
+            folder = os.path.dirname(target)
+            kept = sidecar.path_for(target, self._index_folder)
+            place, name = os.path.split(kept)
+            yield from (target, note_of(target), os.path.join(folder, own_name(target)))
+            yield from (kept, os.path.join(place, name.removeprefix(".")))
+
+    def once(self, path: str, target: str) -> Repaired:
+        """Repair one file, unless an earlier task of the same job has done so."""
+        options = self.options.limits, self.options.format_options
+        how = self.format, self.index, self.salvage, self.payloads, self.decode, self.in_place
+        # A file that is repaired in place has another state afterwards.
+        before = None if self.in_place else self.storage.state(path)
+
+        def repair(may_be_there: bool) -> Repaired:
+            own = replace(self, overwrite=self.overwrite or may_be_there, findings=[], paths=[])
+            own.one(path, target)
+            made = own.paths[0] if own.paths else None
+            return Repaired(own.num_records, own.num_bytes, tuple(own.findings), made)
+
+        return Note(self.new_storage, target, [path, before, options, how]).once(repair)
 
     def one(self, path: str, target: str) -> None:
         source = self.storage.source(path)
@@ -335,12 +391,17 @@ class _Work:
             self.progress(self.num_records + num_records, done, self.total_bytes)
 
 
+def _repaired(work: _Work, threads: int | None, file: tuple[str, str]) -> Repaired:
+    """The task of one file."""
+    return replace(work, threads=checked_threads(threads)).once(*file)
+
+
 @contextmanager
 def _alone_at(target: str) -> Generator[str]:
     """Lock a local file against other repairs, or raise BlockingIOError. Remove the leftovers of a killed repair, and
     yield the temporary name of the new file, which no other verb uses."""
     folder, name = os.path.split(resolved(target))
-    hidden = os.path.join(folder, f".penstock-repair-{journal.token_of(name)}")
+    hidden = os.path.join(folder, own_name(name))
     message = "another repair is writing it; wait until that ends"
     with journal.alone_with(f"{hidden}.lock{TEMPORARY_SUFFIX}", message, target):
         journal.clear(folder or ".", journal.temporaries_of([os.path.basename(hidden)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,6 @@ from penstock.contract.around import parts_around
 from penstock.contract.format import Chunk, Format, Options, Reader
 from penstock.contract.opening import open_shard
 from penstock.contract.report import Finding, Report
-from penstock.engine.pipeline import in_order
 from penstock.errors import (
     ChangedError,
     FormatError,
@@ -36,20 +35,13 @@ from penstock.overlay.overlays import Overlays
 from penstock.storage.base import Source, Storage
 from penstock.storage.paths import reading_index
 from penstock.verbs.check._pictures import Pictures, pictures_in
+from penstock.verbs.check._tallies import Tally, Task, tallies_here, tallies_on
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
+from penstock.verbs.machines import Counter
 from penstock.verbs.progress import Progress
 
 _BLOCKS_BYTES = 64 << 20
 """The number of bytes that one task compares with the checksums in an index."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """The results that one task adds to the report."""
-
-    num_records: int
-    findings: tuple[Finding, ...]
-    num_bytes: int
 
 
 def verify(
@@ -62,6 +54,7 @@ def verify(
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **format_options: Any,
@@ -86,6 +79,9 @@ def verify(
         limits: as for `open`.
         threads: the number of threads that read; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
+        on: where the files are read: None for this process, "ray", "ray://host:port" or a `penstock.ray.Cluster` for
+            the machines of a cluster. A task checks one file, with `threads` threads; None for the cores of the task. A
+            file of which the workers die is a finding of the kind "unchecked", and the others are checked.
         storage_options: as for `open`.
         format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
@@ -125,20 +121,19 @@ def verify(
         decode=decode,
         is_alone=len(paths) == 1,
     )
-    streams = [partial(examine, path) for path in paths]
     total = sum(place.num_bytes(path) for path in paths)
+    counter = Counter(progress, total)
     findings: list[Finding] = []
-    num_records = num_bytes = 0
-    for tally in in_order(streams, lambda task: task(), lambda tally: 0, threads):
+    num_records = 0
+    tallies = (
+        tallies_here(examine, paths, threads, counter)
+        if on is None
+        else tallies_on(on, examine, paths, threads, counter, place)
+    )
+    for tally in tallies:
         num_records += tally.num_records
-        num_bytes += tally.num_bytes
         findings.extend(tally.findings)
-        if progress is not None:
-            progress(num_records, min(num_bytes, total), total)
     return Report(num_records, tuple(findings), total, tuple(map(shown, paths)))
-
-
-_Task = Callable[[], Iterable[Tally]]
 
 
 def _tasks(
@@ -150,7 +145,7 @@ def _tasks(
     payloads: bool,
     decode: bool,
     is_alone: bool,
-) -> Iterator[_Task]:
+) -> Iterator[Task]:
     with closing(storage.source(path)) as source:
         try:
             kind = format_of(source, format)
@@ -181,7 +176,7 @@ def _tasks(
             yield partial(_just, Tally(0, (found_in(error, path, 0, source.size),), source.size))
 
 
-def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[_Task]:
+def _block_tasks(source: Source, options: Options, storage: Storage) -> Iterator[Task]:
     """Yield tasks that compare a file with the checksums of each MiB that its index may have."""
     if options.index == "never":
         return
@@ -337,7 +332,7 @@ def _counting(kind: Format, source: Source, options: Options) -> Reader:
 # -- formats that store the positions of their records ---------------------------------------------
 
 
-def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[_Task]:
+def _chunk_tasks(kind: Format, source: Source, options: Options) -> Iterator[Task]:
     reader = decoding(kind, source, options)
     if isinstance(kind, FramedFormat):
         # Each chunk is decoded when it is found, and then dropped.

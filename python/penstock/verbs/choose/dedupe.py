@@ -13,6 +13,7 @@ from penstock import describe
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
+from penstock.engine.cluster import refuse
 from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
@@ -45,6 +46,7 @@ def dedupe(
     exact: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: None = None,
     write_options: Mapping[str, Any] | None = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -71,6 +73,7 @@ def dedupe(
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
         write_options, storage, storage_options, target_storage,
         target_storage_options, format_options: as for `convert`.
+        on: must be None: all records are compared in one process.
 
     Returns:
         A Summary of the written files. Its notes tell how many records were left out, and how many of these have no
@@ -79,7 +82,7 @@ def dedupe(
 
     Raises:
         SchemaError: a column is unknown, or the target format cannot hold one.
-        UnsupportedError: the records cannot be numbered, because of damage or `damage="stop"`.
+        UnsupportedError: `on` is given, or the records cannot be numbered, because of damage or `damage="stop"`.
         FileExistsError: a target exists and `overwrite` is False.
 
     Example:
@@ -91,6 +94,11 @@ def dedupe(
         >>> ps.open("unique.tfrecord").to_table().to_pydict()
         {'id': [1, 2], 'name': ['a', 'b']}
     """
+    refuse(
+        on,
+        "all records are compared in one process",
+        "convert(..., where=...) if a condition leaves out the duplicates, or leave out on=",
+    )
     how = How(
         columns=columns,
         prove=prove,

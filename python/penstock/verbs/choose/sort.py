@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.contract.summary import Summary
 from penstock.datasets.open import opened
+from penstock.engine.cluster import refuse
 from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
@@ -39,6 +40,7 @@ def sort(
     exact: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: None = None,
     write_options: Mapping[str, Any] | None = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -63,13 +65,14 @@ def sort(
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
         write_options, storage, storage_options, target_storage,
         target_storage_options, format_options: as for `convert`.
+        on: must be None: the order of all records is found in one process.
 
     Returns:
         A Summary of the written files.
 
     Raises:
         SchemaError: a column is unknown, or its values have no order; or the target format cannot hold one.
-        UnsupportedError: the records cannot be numbered, because of damage or `damage="stop"`.
+        UnsupportedError: `on` is given, or the records cannot be numbered, because of damage or `damage="stop"`.
         FileExistsError: a target exists and `overwrite` is False.
 
     Example:
@@ -79,6 +82,11 @@ def sort(
         >>> ps.open("sorted.tfrecord").to_table().to_pydict()
         {'id': [1, 2, 3]}
     """
+    refuse(
+        on,
+        "the order of all records is found in one process",
+        "penstock.ray.read(...).sort(...) and penstock.ray.write(...), or leave out on=",
+    )
     how = How(
         columns=columns,
         prove=prove,

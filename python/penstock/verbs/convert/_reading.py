@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,12 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.joined import join
 from penstock.columns.lending import lent_schema, whole
 from penstock.columns.refusals import refuse_twins
 from penstock.columns.types import IN_PARTS, ImageType, cast_values, storage_of
 from penstock.contract.format import Format
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
+from penstock.datasets.take import reordered
+from penstock.datasets.tasks import ReadTask
+from penstock.engine.cluster import Machines
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
 from penstock.overlay.file import has_overlays
@@ -25,7 +30,7 @@ from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._pictures import Pictures, pictures_of
 from penstock.verbs.convert._text_columns import TextColumns
 from penstock.verbs.convert.choice import Choice, chosen
-from penstock.verbs.convert.ranges import Delivered, batches_between, shuffled_between
+from penstock.verbs.convert.ranges import Delivered, batches_between, blocks_of, shuffled_between
 
 
 def opened(
@@ -59,73 +64,32 @@ def _kept_by(dataset: Dataset, kind: Format) -> bytes:
     return kept_schema.to_bytes(found)
 
 
-class Reading:
+class Records:
+    """Records to write, with the columns to be written. Subclasses read them."""
+
     def __init__(
         self,
-        dataset: Dataset,
-        columns: Sequence[str] | None,
-        rename: Mapping[str, str] | None,
-        choice: Choice,
-        images: tuple[str | Sequence[str] | None, dict[str, Any]],
-        kind: Format,
+        schema: pa.Schema,
+        columns: list[str],
+        pictures: Pictures | None,
+        kept: bytes,
+        text: TextColumns | None,
         threads: int | None,
-        storage: Storage,
         *,
-        finds_text: bool = False,
+        can_lend: bool,
     ) -> None:
-        if not choice.is_all and choice.numbers is None:
-            dataset = dataset.readable()
-        self.dataset = dataset
-        self.storage = storage.no_more_open_than(dataset.paths)
-        """Storage for the written files. Their permissions are no wider than those of the source."""
-        rename = rename or {}
-        self._columns = _checked_columns(dataset.schema, columns, rename)
+        self.schema = schema
+        self.columns = columns
+        """The columns to read."""
+        self.kept = kept
+        self.text = text
+        self._pictures = pictures
         self._threads = threads
-        self._pictures = pictures_of(
-            dataset, self._columns, *images, target_holds_images=kind.info.holds_images
-        )
-        self.schema = _written_schema(
-            dataset.schema, self._columns, rename, self._pictures, kind.info.holds_examples
-        )
-        self.kept = _kept_by(dataset, kind)
-        self._text: TextColumns | None = None
-        if finds_text and kind.info.holds_text:
-            self._text = TextColumns(self.schema, self._columns)
-        self._delivered: Delivered | None = None
-        if dataset.options.damage != "error" and choice.is_all:
-            self._delivered = Delivered(dataset, self._columns, threads)
-        self.firsts = (self._delivered or dataset.files).firsts
-        """The number of each shard's first record, followed by the total number of written records."""
-        self.num_records = int(self.firsts[-1])
-        self._order = chosen(dataset, choice, threads)
-        if self._order is not None:
-            # Each source file gets as many records as were chosen from it, whatever their order.
-            edges = np.searchsorted(np.sort(self._order), self.firsts)
-            self.firsts, self.num_records = edges, len(self._order)
-        self._can_lend = kind.info.takes_views and self._has_views()
-
-    def _has_views(self) -> bool:
-        """Whether the writer gets byte strings as views instead of copies. For short strings a copy is cheaper."""
-        if self._delivered is not None or (self._pictures and self._pictures.is_rewritten):
-            return False
-        return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
-
-    @property
-    def identity(self) -> list[Any]:
-        """Facts that determine which values are read. They differ for jobs that read different values."""
-        order = b"" if self._order is None else self._order.tobytes()
-        digest = hashlib.blake2b(order, digest_size=16).hexdigest()
-        damage = repr(self.dataset.options.damage)
-        return [str(self.schema), digest, damage, repr(self._pictures)]
+        self._can_lend = can_lend
 
     def _look_for_text(self, batch: pa.RecordBatch) -> None:
-        if self._text is not None:
-            self._text.add(batch)
-
-    @property
-    def text_columns(self) -> tuple[str, ...]:
-        """The columns of bytes whose values, as far as they were read, are all text."""
-        return () if self._text is None else self._text.names()
+        if self.text is not None:
+            self.text.add(batch)
 
     def batches(self, first: int, last: int, *, lend: bool = False) -> Iterator[pa.RecordBatch]:
         """Yield records [first, last) in the order of writing. With `lend`, byte strings may be views
@@ -151,13 +115,139 @@ class Reading:
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _read(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
-        dataset, columns, threads = self.dataset, self._columns, self._threads
+        raise NotImplementedError
+
+
+class Reading(Records):
+    """The chosen records of a dataset."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        columns: Sequence[str] | None,
+        rename: Mapping[str, str] | None,
+        choice: Choice,
+        images: tuple[str | Sequence[str] | None, dict[str, Any]],
+        kind: Format,
+        threads: int | None,
+        storage: Storage,
+        *,
+        finds_text: bool = False,
+        on: Machines | None = None,
+    ) -> None:
+        if not choice.is_all and choice.numbers is None:
+            dataset = dataset.readable()
+        self.dataset = dataset
+        self.storage = storage.no_more_open_than(dataset.paths)
+        """Storage for the written files. Their permissions are no wider than those of the source."""
+        rename = rename or {}
+        wanted = _checked_columns(dataset.schema, columns, rename)
+        pictures = pictures_of(dataset, wanted, *images, target_holds_images=kind.info.holds_images)
+        schema = _written_schema(dataset.schema, wanted, rename, pictures, kind.info.holds_examples)
+        looks = finds_text and kind.info.holds_text
+        self._delivered: Delivered | None = None
+        if dataset.options.damage != "error" and choice.is_all:
+            self._delivered = Delivered(dataset, wanted, threads)
+        super().__init__(
+            schema,
+            wanted,
+            pictures,
+            _kept_by(dataset, kind),
+            TextColumns(schema, wanted) if looks else None,
+            threads,
+            can_lend=kind.info.takes_views and self._has_views(pictures),
+        )
+        self.firsts = (self._delivered or dataset.files).firsts
+        """The number of each shard's first record, followed by the total number of written records."""
+        self.num_records = int(self.firsts[-1])
+        self._order = chosen(dataset, choice, threads, on)
+        if self._order is not None:
+            # Each source file gets as many records as were chosen from it, whatever their order.
+            edges = np.searchsorted(np.sort(self._order), self.firsts)
+            self.firsts, self.num_records = edges, len(self._order)
+
+    def _has_views(self, pictures: Pictures | None) -> bool:
+        """Whether the writer gets byte strings as views instead of copies. For short strings a copy is cheaper."""
+        if self._delivered is not None or (pictures and pictures.is_rewritten):
+            return False
+        return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
+
+    @property
+    def identity(self) -> list[Any]:
+        """Facts that determine which values are read. They differ for jobs that read different values."""
+        order = b"" if self._order is None else self._order.tobytes()
+        digest = hashlib.blake2b(order, digest_size=16).hexdigest()
+        damage = repr(self.dataset.options.damage)
+        return [str(self.schema), digest, damage, repr(self._pictures)]
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of bytes whose values, as far as they were read, are all text."""
+        return () if self.text is None else self.text.names()
+
+    def part(self, first: int, last: int) -> Part:
+        """Return records [first, last) alone, for another process or machine."""
+        if self._order is None:
+            blocks: list[Block] = [(self.dataset.tasks_at(range(first, last)), None)]
+        else:
+            order, size = self._order[first:last], self.dataset.files.total_bytes
+            blocks = [self._block(numbers) for numbers in blocks_of(self.dataset, order, size)]
+        return Part(self, first, blocks)
+
+    def _block(self, numbers: np.ndarray) -> Block:
+        chosen, places = np.unique(numbers, return_inverse=True)
+        in_order = len(chosen) == len(numbers) and (np.diff(numbers) > 0).all()
+        return self.dataset.tasks_at(chosen), None if in_order else places
+
+    def _read(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
+        dataset, columns, threads = self.dataset, self.columns, self._threads
         if self._order is not None:
             order, size = self._order[first:last], dataset.files.total_bytes
             return shuffled_between(dataset, order, columns, threads, size, lend=lend)
         if self._delivered is not None:
             return self._delivered.between(first, last)
         return batches_between(dataset, first, last, columns, threads, lend=lend)
+
+
+Block = tuple[list[ReadTask], np.ndarray | None]
+"""Tasks, and the places of their records in the order of writing; None if they are in that order."""
+
+
+class Part(Records):
+    """Consecutive records of a reading, from number `first` on. It pickles with what is needed to read them."""
+
+    def __init__(self, of: Reading, first: int, blocks: Sequence[Block]) -> None:
+        super().__init__(
+            of.schema,
+            of.columns,
+            of._pictures,
+            of.kept,
+            copy.deepcopy(of.text),
+            of._threads,
+            can_lend=False,
+        )
+        self._first = first
+        self._blocks = blocks
+
+    def with_threads(self, threads: int) -> Part:
+        """Return the same records, read by this number of threads."""
+        other = copy.copy(self)
+        other._threads = threads
+        return other
+
+    def _read(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
+        del last, lend  # all records are read, as copies
+        assert first == self._first, "the part has no others"
+        for tasks, places in self._blocks:
+            found = (
+                batch
+                for task in map(copy.copy, tasks)  # a task that was read keeps its files open
+                for batch in task.batches(self.columns, self._threads)
+            )
+            if places is None:
+                yield from found
+            else:
+                yield reordered(join(list(found)), places)
 
 
 def _checked_columns(

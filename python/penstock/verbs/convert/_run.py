@@ -4,54 +4,32 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from dataclasses import dataclass, fields
-from functools import partial
 from importlib.metadata import version
 from typing import Any
 from uuid import uuid4
 
-from penstock.contract.format import Format, Options
+from penstock.contract.format import Options
 from penstock.contract.opening import open_shard
 from penstock.contract.summary import Summary
-from penstock.datasets.open import open as open_dataset
+from penstock.engine.cluster import Machines
 from penstock.errors import PenstockError, SchemaError, UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader
-from penstock.payloads.example.plans import is_raw
 from penstock.storage.base import Storage
 from penstock.storage.folder import size_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
+from penstock.verbs.convert._on_machines import prove_on, write_on
 from penstock.verbs.convert._reading import Reading
+from penstock.verbs.convert._writing import PartJob, Writing, prove_part, write_part
 from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.progress import Meter
 from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.names import Names
-from penstock.verbs.write.write import drop_old_indexes, write
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    kind: Format
-    options: Any
-    format_options: dict[str, Any]
-    index: bool | str
-    threads: int | None
-
-    def file(self, data: Incoming, path: str, **more: Any) -> Summary:
-        return write(
-            data,
-            path,
-            format=self.kind.info.name,
-            compression=getattr(self.options, "compression", None),
-            index=self.index,
-            threads=self.threads,
-            **more,
-            **{k: v for k, v in self.format_options.items() if k != "compression"},
-        )
+from penstock.verbs.write.write import drop_old_indexes
 
 
 def run(
@@ -61,6 +39,7 @@ def run(
     reading: Reading,
     writing: Writing,
     meter: Meter,
+    on: Machines | None,
     *,
     prove: bool,
     overwrite: bool,
@@ -72,40 +51,43 @@ def run(
     journal = _journal(target, place, cuts, reading, writing, storage)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)
-    for part in parts:
-        if part.number in journal.done:
-            meter.add(part.last - part.first)
+    todo = [part for part in parts if part.number not in journal.done]
+    if len(todo) < len(parts):
+        meter.add(reading.num_records - sum(part.last - part.first for part in todo))
+
+    def finish(part: OutputFile, made: Summary) -> None:
+        journal.finish(part.number, made.num_bytes, made.notes)
+
+    jobs = [
+        PartJob(part, journal.part_path(part.number), storage.no_more_open_than([part.final]))
+        for part in todo
+    ]
+    try:
+        if on is None:
+            for job in jobs:
+                finish(job.part, write_part(job, reading, writing, meter))
         else:
-            _write_part(part, journal, reading, writing, meter)
-    for part in parts if prove else ():
-        path = journal.part_path(part.number)
-        try:
-            prove_part(
-                part, path if os.path.exists(path) else part.final, reading, writing, storage
-            )
-        except PenstockError:
-            if not journal.is_publishing:
-                journal.forget()
-            raise
+            write_on(on, jobs, reading, writing, meter, finish)
+    except SchemaError:
+        journal.forget()  # another run would fail at the same record
+        raise
+    jobs = [PartJob(part, _path_of(part, journal), storage) for part in parts] if prove else []
+    try:
+        if on is None:
+            for job in jobs:
+                prove_part(job, reading, writing)
+        else:
+            prove_on(on, jobs, reading, writing)
+    except PenstockError:
+        if not journal.is_publishing:
+            journal.forget()
+        raise
     return _publish(journal, finals, reading, writing, overwrite=overwrite)
 
 
-def _write_part(
-    part: OutputFile, journal: Journal, reading: Reading, writing: Writing, meter: Meter
-) -> None:
-    batches = meter.watch(reading.batches(part.first, part.last, lend=True))
-    stream = Incoming(reading.schema, batches, None, reading.kept)
+def _path_of(part: OutputFile, journal: Journal) -> str:
     path = journal.part_path(part.number)
-    storage = reading.storage.no_more_open_than([part.final])
-    try:
-        made = writing.file(stream, path, overwrite=True, storage=storage)
-    except PenstockError as error:
-        if error.file == path:
-            error.file = part.final  # the caller does not know the temporary name
-        if isinstance(error, SchemaError):
-            journal.forget()  # another run would fail at the same record
-        raise
-    journal.finish(part.number, made.num_bytes, made.notes)
+    return path if os.path.exists(path) else part.final
 
 
 def run_by_bytes(
@@ -229,30 +211,3 @@ def _view_of(reading: Reading) -> str:
         return files.choice_digest
     except UnsupportedError:
         return uuid4().hex
-
-
-def prove_part(
-    part: OutputFile, path: str, reading: Reading, writing: Writing, storage: Storage
-) -> None:
-    """Raise FormatError if the file at `path` does not have the values that were read."""
-    # Imported here, because pyarrow.compute takes long to import.
-    from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
-
-    info, payload = writing.kind.info, getattr(writing.options, "payload", "")
-    wanted = reading.batches(part.first, part.last)
-    how: dict[str, Any] = {"format": info.name, "index": "never", "storage": storage}
-    if info.holds_examples:
-        wire = Wire(reading.schema, payload or None)
-        wanted = map(wire.convert, wanted)
-        how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
-    elif is_raw(reading.schema) and payload in (None, "raw"):
-        how["raw"] = True
-    added = set(info.added_columns) & set(reading.schema.names)
-    if added:
-        wanted = (batch.drop_columns(list(added)) for batch in wanted)
-    if "infer_records" in {field.name for field in fields(writing.kind.read_options)}:
-        how["infer_records"] = "all"
-    found = open_dataset(path, **how)
-    if not info.lossless and "schema" not in how:
-        wanted = map(partial(as_stored, schema=found.schema), wanted)
-    prove_equal(wanted, found.scan(), part.final, part.first)

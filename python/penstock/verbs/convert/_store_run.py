@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.contract.summary import Summary
-from penstock.errors import FormatError, SchemaError
+from penstock.engine.cluster import Machines
+from penstock.errors import SchemaError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
 from penstock.storage.journal import Made
 from penstock.storage.store_lock import StoreLock
+from penstock.verbs.convert._on_machines import write_in_store_on
 from penstock.verbs.convert._reading import Reading
-from penstock.verbs.convert._run import Writing, job_of, prove_part
+from penstock.verbs.convert._run import job_of
+from penstock.verbs.convert._writing import PartJob, Writing, write_in_store
 from penstock.verbs.convert.parts import OutputFile
 from penstock.verbs.convert.store_journal import StoreJournal, folder_of
 from penstock.verbs.progress import Meter
@@ -27,6 +30,7 @@ def run_in_store(
     writing: Writing,
     meter: Meter,
     lock: StoreLock,
+    on: Machines | None,
     *,
     prove: bool,
     overwrite: bool,
@@ -44,48 +48,34 @@ def run_in_store(
     job = job_of(cuts, reading, writing)
     journal = StoreJournal(storage, folder_of(target, place), job, finals, beside)
     journal.load(overwrite=overwrite)
-    for part in parts:
+    todo = [part for part in parts if part.number not in journal.done]
+    if len(todo) < len(parts):
+        meter.add(reading.num_records - sum(part.last - part.first for part in todo))
+    jobs = [PartJob(part, part.final, storage) for part in todo]
+    whole = {"prove": prove, "overwrite": overwrite}
+
+    def finish(part: OutputFile, made: Made) -> None:
+        journal.finish(part.number, made)
         lock.check()
-        if part.number in journal.done:
-            meter.add(part.last - part.first)
-            continue
-        try:
-            _write_part(part, journal, reading, writing, meter, prove=prove, overwrite=overwrite)
-        except SchemaError:
-            journal.undo()  # another run would fail at the same record
-            raise
+
+    try:
+        lock.check()
+        if on is None:
+            for job in jobs:
+                entry = journal.entry(job.part.number)
+                finish(job.part, write_in_store(job, entry, reading, writing, meter, **whole))
+        else:
+            entries = [journal.entry(job.part.number) for job in jobs]
+            write_in_store_on(on, jobs, entries, reading, writing, meter, finish, **whole)
+    except SchemaError:
+        journal.undo()  # another run would fail at the same record
+        raise
     lock.check()
     journal.forget()
     finished = [journal.done[part.number] for part in parts]
     num_bytes = sum(made.num_bytes for made in finished)
     notes = tuple(dict.fromkeys(note for made in finished for note in made.notes))
     return Summary(tuple(finals), reading.num_records, num_bytes, notes, reading.text_columns)
-
-
-def _write_part(
-    part: OutputFile,
-    journal: StoreJournal,
-    reading: Reading,
-    writing: Writing,
-    meter: Meter,
-    *,
-    prove: bool,
-    overwrite: bool,
-) -> None:
-    batches = meter.watch(reading.batches(part.first, part.last, lend=True))
-    stream = Incoming(reading.schema, batches, None, reading.kept)
-    storage = reading.storage
-    with journal.writing(part.number, overwrite=overwrite) as may_replace:
-        made = writing.file(stream, part.final, overwrite=may_replace, storage=storage)
-    state = storage.state(part.final)
-    if prove:
-        try:
-            prove_part(part, part.final, reading, writing, storage)
-        except FormatError:
-            if storage.state(part.final) == state:  # else it is somebody else's
-                storage.remove(part.final)
-            raise
-    journal.finish(part.number, Made(state, made.num_bytes, notes=made.notes))
 
 
 def run_by_bytes_in_store(

@@ -34,6 +34,11 @@ class TextColumns:
             elif not is_known and _has_bytes(values):
                 self._has_values.add(number)
 
+    def join(self, other: TextColumns) -> None:
+        """Add what was found in other records of the same columns."""
+        self._columns = {n: name for n, name in self._columns.items() if n in other._columns}
+        self._has_values |= other._has_values
+
     def names(self) -> tuple[str, ...]:
         return tuple(name for number, name in self._columns.items() if number in self._has_values)
 

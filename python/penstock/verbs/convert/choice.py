@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.conditions import Where, filter_of
+from penstock.conditions import Filter, Where, filter_of
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.tasks import ReadTask
+from penstock.engine.cluster import Machines, all_of
 from penstock.orders import Shuffled
 from penstock.orders.keys import Draw, checked_seed, permuted
 
@@ -31,14 +36,16 @@ class Choice:
         return all(one is None for one in asked)
 
 
-def chosen(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray | None:
+def chosen(
+    dataset: Dataset, choice: Choice, threads: int | None, on: Machines | None = None
+) -> np.ndarray | None:
     """Return the numbers of the chosen records, int64, in the order of writing, or None for all records in the order
-    of the files. Raise ValueError for an invalid `sample`."""
+    of the files. A condition is evaluated on the machines `on`. Raise ValueError for an invalid `sample`."""
     if choice.is_all:
         return None
     if choice.numbers is not None:
         return choice.numbers
-    numbers = _sampled(_fulfilling(dataset, choice, threads), choice)
+    numbers = _sampled(_fulfilling(dataset, choice, threads, on), choice)
     if choice.shuffle is not None:
         numbers = numbers[Shuffled(choice.shuffle).take(len(numbers), 0, 0, len(numbers))]
     return numbers
@@ -59,16 +66,36 @@ def _sampled(numbers: np.ndarray, choice: Choice) -> np.ndarray:
     return numbers[np.sort(order)]
 
 
-def _fulfilling(dataset: Dataset, choice: Choice, threads: int | None) -> np.ndarray:
+def _fulfilling(
+    dataset: Dataset, choice: Choice, threads: int | None, on: Machines | None
+) -> np.ndarray:
     if choice.where is None:
         return np.arange(len(dataset))
     asked = filter_of(choice.where, dataset.schema.names, choice.reads)
-    found: list[np.ndarray] = []
+    if on is None:
+        parts = [_numbers(dataset.scan(columns=asked.columns, threads=threads), asked)]
+    else:
+        parts = all_of(on.run(partial(_numbers_of, asked), dataset.tasks(), dataset.paths))
+    found: list[np.ndarray] = [np.zeros(0, np.int64)]
     done = 0
-    for batch in dataset.scan(columns=asked.columns, threads=threads):
+    for numbers, count in parts:
+        found.append(done + numbers)
+        done += count
+    return np.concatenate(found)
+
+
+def _numbers_of(asked: Filter, task: ReadTask) -> tuple[np.ndarray, int]:
+    return _numbers(task.batches(asked.columns), asked)
+
+
+def _numbers(batches: Iterable[pa.RecordBatch], asked: Filter) -> tuple[np.ndarray, int]:
+    """The numbers of the records that fulfil a condition, and how many records there are."""
+    found: list[np.ndarray] = [np.zeros(0, np.int64)]
+    done = 0
+    for batch in batches:
         found.append(done + np.flatnonzero(asked.holds(batch)))
         done += batch.num_rows
-    return np.concatenate([np.zeros(0, np.int64), *found]).astype(np.int64)
+    return np.concatenate(found), done
 
 
 def _count(option: str, sample: float, num_records: int) -> int:

@@ -21,15 +21,18 @@ from penstock.contract.keywords import ConvertOptions
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
+from penstock.engine.cluster import Machines, machines_of
 from penstock.engine.pipeline import checked_threads
+from penstock.errors import UnsupportedError
 from penstock.storage.base import Storage
 from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
 from penstock.storage.store_lock import StoreLock
 from penstock.storage.urls import refuse_web_target
 from penstock.verbs.convert._reading import Reading, opened
-from penstock.verbs.convert._run import Writing, run, run_by_bytes
+from penstock.verbs.convert._run import run, run_by_bytes
 from penstock.verbs.convert._store_run import run_by_bytes_in_store, run_in_store
+from penstock.verbs.convert._writing import Writing
 from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.journal import alone_at
 from penstock.verbs.convert.parts import Cut, OutputFile, Piece, common_folder, plan, plan_pieces
@@ -70,6 +73,7 @@ def convert(
     manifest: str | os.PathLike[str] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     write_options: Mapping[str, Any] | None = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -129,6 +133,8 @@ def convert(
         manifest: the path of a manifest to write, last of all: who opens it sees all of the files or nothing.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
+        on: where the files are written: "ray", "ray://host:port" or a penstock.ray.Cluster; a file is a task
+            (docs/guide/ray.md). None for the threads of this process. The bytes are the same.
         write_options: options of the target format by name, for an option with the same name as a keyword above,
             such as HDF5's `shuffle`.
         storage: the storage of the source, as for `open`.
@@ -171,6 +177,7 @@ def convert(
         exact=exact,
         threads=threads,
         progress=progress,
+        on=None if on is None else machines_of(on),
         write_options=write_options,
         format_options=dict(format_options),
         finds_text=text is None,
@@ -221,6 +228,7 @@ class How:
     exact: bool = False
     threads: int | None = None
     progress: Progress | None = None
+    on: Machines | None = None
     write_options: Mapping[str, Any] | None = None
     format_options: dict[str, Any] = field(default_factory=dict[str, Any])
     finds_text: bool = False
@@ -266,6 +274,8 @@ def write_chosen(
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     storage = _target_storage(to, kind, how)
     dataset = opened(source, kind, options, how.source, whole_records=whole_records)
+    if how.on is not None:
+        _refuse_on(how, dataset)
     place, folders = _folders(to, is_folder, pieces)
     with _alone(storage, to, place, folders) as lock:
         if how.columns is None:
@@ -273,7 +283,7 @@ def write_chosen(
         images = (how.images, asked)
         reading = Reading(
             dataset, how.columns, how.rename, choice, images, kind, how.threads, storage,
-            finds_text=how.finds_text,
+            finds_text=how.finds_text, on=how.on,
         )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
         writing = Writing(kind, options, written_options, how.index, how.threads)
@@ -292,6 +302,20 @@ def write_chosen(
         return made if pieces else with_note_of_order(made, to)
 
 
+def _refuse_on(how: How, dataset: Dataset) -> None:
+    """Refuse what cannot be divided into tasks before it is read."""
+    if how.shard_bytes is not None:
+        raise UnsupportedError(
+            "where a shard ends is known only after it was written, so on= cannot be used with shard_bytes=",
+            hint="num_shards= or shard_records= instead of shard_bytes=",
+        )
+    if dataset.options.damage != "error":
+        raise UnsupportedError(
+            f"damage={dataset.options.damage!r} hides which records a task has, so on= cannot be used with it",
+            hint="run penstock repair first, or convert without on=",
+        )
+
+
 def _run(
     parts: list[OutputFile],
     to: str,
@@ -304,8 +328,8 @@ def _run(
 ) -> Summary:
     whole = {"prove": how.prove, "overwrite": how.overwrite}
     if lock is None:
-        return run(parts, to, place, reading, writing, meter, **whole)
-    return run_in_store(parts, to, place, reading, writing, meter, lock, **whole)
+        return run(parts, to, place, reading, writing, meter, how.on, **whole)
+    return run_in_store(parts, to, place, reading, writing, meter, lock, how.on, **whole)
 
 
 def _target_storage(to: str, kind: Format, how: How) -> Storage:

@@ -123,12 +123,6 @@ def shuffled_between(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records with the numbers in `order`, in that order, gathered block by block. For `lend`, see
     `batches_between`."""
-    record_bytes = max(1, source_bytes // max(1, len(dataset)))
-    block = min(_MOST_RECORDS, max(1, SHUFFLE_BLOCK_BYTES // record_bytes))
-
-    def blocks() -> Iterator[np.ndarray]:
-        for start in range(0, len(order), block):
-            yield order[start : start + block]
 
     def gather(numbers: np.ndarray) -> Iterable[pa.RecordBatch]:
         first, end = int(numbers.min()), int(numbers.max()) + 1
@@ -143,7 +137,16 @@ def shuffled_between(
         return in_order([lambda: iter(pieces)], pick, _held_bytes, threads)
 
     # Read one block ahead only: a block is large, and several threads gather its records anyway.
+    blocks = partial(blocks_of, dataset, order, source_bytes)
     yield from in_order([blocks], gather, _held_bytes, min(threads or 2, 2), SHUFFLE_BLOCK_BYTES)
+
+
+def blocks_of(dataset: Dataset, order: np.ndarray, source_bytes: int) -> Iterator[np.ndarray]:
+    """Divide an order into blocks whose records are gathered together."""
+    record_bytes = max(1, source_bytes // max(1, len(dataset)))
+    block = min(_MOST_RECORDS, max(1, SHUFFLE_BLOCK_BYTES // record_bytes))
+    for start in range(0, len(order), block):
+        yield order[start : start + block]
 
 
 def _held_bytes(batch: pa.RecordBatch) -> int:

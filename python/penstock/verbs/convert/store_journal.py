@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from penstock.columns.facts import parsed_object
 from penstock.engine.pipeline import in_order
@@ -47,6 +47,36 @@ def alone_with(storage: Storage, target: str, place: str) -> Generator[StoreLock
     """Lock a target, whose files are in `place`, against other conversions, or raise BlockingIOError."""
     with alone_in(storage, folder_of(target, place), _BUSY, target) as lock:
         yield lock
+
+
+class Entry(NamedTuple):
+    """The entry of one shard. Workers on other machines use it, too."""
+
+    storage: Storage
+    path: str
+    has_begun: bool | None
+    """Whether an earlier attempt has begun to write the shard. None: it has if the entry is there."""
+
+    @contextmanager
+    def writing(self, *, overwrite: bool) -> Generator[bool]:
+        """Write the shard in the block. The value is whether it may replace an object: without `overwrite` only one that
+        an earlier attempt of this job wrote without coming to note it."""
+        has_begun = self.has_begun
+        if has_begun is None and not overwrite:
+            has_begun = self.storage.load(self.path, _MOST_BYTES) is not None
+        if overwrite or has_begun:
+            yield True
+            return
+        self.storage.save(self.path, b"{}")
+        try:
+            yield False
+        except FileExistsError:
+            self.storage.remove(self.path)  # it is somebody else's
+            raise
+
+    def finish(self, made: Made) -> None:
+        """Note that the shard is finished."""
+        self.storage.save(self.path, text_of(made))
 
 
 class StoreJournal:
@@ -87,24 +117,12 @@ class StoreJournal:
         facts = {"job": self._job, "files": self._finals}
         self._storage.save(self._path("job"), json.dumps(facts).encode())
 
-    @contextmanager
-    def writing(self, number: int, *, overwrite: bool) -> Generator[bool]:
-        """Write a shard in the block. The value is whether it may replace an object: without `overwrite` only one that
-        an earlier run of this job wrote without coming to note it."""
-        if overwrite or number in self._begun:
-            yield True
-            return
-        entry = self._path(f"{number:05d}")
-        self._storage.save(entry, b"{}")
-        try:
-            yield False
-        except FileExistsError:
-            self._storage.remove(entry)  # it is somebody else's
-            raise
+    def entry(self, number: int) -> Entry:
+        """The entry of a shard."""
+        return Entry(self._storage, self._path(f"{number:05d}"), number in self._begun)
 
     def finish(self, number: int, made: Made) -> None:
-        """Note that a shard is finished."""
-        self._storage.save(self._path(f"{number:05d}"), text_of(made))
+        """Count a shard whose entry says that it is finished."""
         self.done[number] = made
 
     def undo(self) -> None:

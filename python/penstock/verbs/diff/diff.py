@@ -20,6 +20,7 @@ from penstock import describe
 from penstock.columns.types import is_list
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
+from penstock.engine.cluster import refuse
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
 from penstock.verbs.diff.differences import Diff, FieldDiff, RecordsDiff, ValueDiff
@@ -39,6 +40,7 @@ def diff(
     by: str | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: None = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Diff:
@@ -65,6 +67,7 @@ def diff(
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
+        on: must be None: the two datasets are read in step.
         storage, storage_options: where both are, as for `open`. If they are in different places, open them.
 
     Returns:
@@ -72,6 +75,7 @@ def diff(
 
     Raises:
         PenstockError: damaged data.
+        UnsupportedError: `on` is given.
         SchemaError: `columns` or `by` names an unknown field, or the field of `by` cannot be a key.
 
     Example:
@@ -84,6 +88,11 @@ def diff(
         >>> print(found.fields[0].examples[0])
         ValueDiff(record_a=1, record_b=1, a='6', b='0', place=None)
     """
+    refuse(
+        on,
+        "two datasets are read in step",
+        "stats(..., on=...) of both, which compares their figures; or leave out on=",
+    )
     sources = [x if isinstance(x, Dataset) else opened(x, storage, storage_options) for x in (a, b)]
     if columns is None:
         _check_whole(sources)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pyarrow as pa
 
-from penstock.contract.format import Chunk
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.engine.pipeline import in_order
+from penstock.engine.cluster import Machines
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.overlay.overlays import Overlays
 from penstock.overlay.view import Changes
 from penstock.verbs.fields._job import check_changes
-from penstock.verbs.fields._values import NewFields, check_all
+from penstock.verbs.fields._on_machines import check_on, computed_on
+from penstock.verbs.fields._values import NewFields, check_all, columns_of
 from penstock.verbs.fields.overlays import overlays, write_overlay
 
-_BATCH_RECORDS = 1 << 16
 _NAME_LENGTH = 60
 """The maximum length of an overlay name made from its fields."""
 
@@ -57,7 +53,9 @@ def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
             )
 
 
-def replace_beside(dataset: Dataset, new: NewFields, threads: int | None) -> Summary:
+def replace_beside(
+    dataset: Dataset, new: NewFields, threads: int | None, on: Machines | None = None
+) -> Summary:
     """Store new values of existing fields next to the shards."""
     made = overlays(dataset)
     if made and made[-1].num_shards > len(made[-1].shards):
@@ -72,7 +70,7 @@ def replace_beside(dataset: Dataset, new: NewFields, threads: int | None) -> Sum
                 "otherwise change the files with it and those without it in separate calls",
             )
     name = _free_name(dataset, "+".join(new.schema.names)[:_NAME_LENGTH])
-    return keep_beside(dataset, new, name, False, threads)
+    return keep_beside(dataset, new, name, False, threads, on)
 
 
 def change_beside(dataset: Dataset, changes: Changes) -> Summary:
@@ -81,32 +79,24 @@ def change_beside(dataset: Dataset, changes: Changes) -> Summary:
     names = [*changes.drop, *changes.rename]
     plain = f"{'drop' if changes.drop else 'rename'}-{'+'.join(names)}"[:_NAME_LENGTH]
     name = _free_name(dataset, plain)
-    return write_overlay(dataset, name, pa.schema([]), lambda shard: (), changes=changes)
+    return write_overlay(
+        dataset, name, pa.schema([]), ((n, ()) for n in range(len(dataset.paths))), changes=changes
+    )
 
 
 def keep_beside(
-    dataset: Dataset, new: NewFields, name: str, overwrite: bool, threads: int | None
+    dataset: Dataset,
+    new: NewFields,
+    name: str,
+    overwrite: bool,
+    threads: int | None,
+    on: Machines | None = None,
 ) -> Summary:
-    def columns_of(shard: int) -> Iterator[pa.RecordBatch]:
-        first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
-        if new.reads and end > first:
-            yield from _computed(dataset, shard, new, threads)
-            return
-        for start in range(0, int(end - first), _BATCH_RECORDS):
-            yield new.batch(shard, start, min(_BATCH_RECORDS, int(end - first) - start), None)
-
-    check_all(new, dataset, range(len(dataset.paths)), threads)
-    return write_overlay(dataset, name, new.schema, columns_of, overwrite=overwrite)
-
-
-def _computed(
-    dataset: Dataset, shard: int, new: NewFields, threads: int | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the new fields for a shard's records. Several chunks are computed in parallel."""
-    reader = dataset.files.reader(shard)
-
-    def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:
-        old = reader.decode(chunk, None, list(new.reads))
-        return [new.batch(shard, chunk.first_record, old.num_rows, old)]
-
-    yield from in_order([reader.chunks], run, lambda batch: batch.nbytes, threads)
+    every = range(len(dataset.paths))
+    if on is None:
+        check_all(new, dataset, every, threads)
+        found = ((shard, columns_of(dataset, shard, new, threads)) for shard in every)
+    else:
+        check_on(on, new, dataset, every)
+        found = computed_on(on, dataset, new)
+    return write_overlay(dataset, name, new.schema, found, overwrite=overwrite)

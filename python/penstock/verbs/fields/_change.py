@@ -11,6 +11,7 @@ from typing import Any
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
+from penstock.engine.cluster import Machines
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError
 from penstock.storage.base import Storage
@@ -81,6 +82,7 @@ class How:
     progress: Progress | None
     target_storage: Storage | None
     target_storage_options: Mapping[str, Any] | None = field(repr=False)  # has secrets
+    on: Machines | None = None
 
 
 def rewritten(
@@ -108,7 +110,7 @@ def rewritten(
     place = dataset.files.storage
     if into is not None:
         place = storage_of(targets, how.target_storage, how.target_storage_options)
-    options = (how.overwrite, how.verify, index, threads, how.progress, place)
+    options = (how.overwrite, how.verify, index, threads, how.progress, place, how.on)
     job = Job(dataset, targets, edit, in_place, *options)
     if published is not None:
         job = dataclasses.replace(job, published=published)

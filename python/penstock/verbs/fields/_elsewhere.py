@@ -7,10 +7,6 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from itertools import chain
-from typing import Any
-
-import pyarrow as pa
 
 from penstock import formats
 from penstock.contract.summary import Summary
@@ -18,7 +14,6 @@ from penstock.datasets.dataset import Dataset
 from penstock.errors import ChangedError, FormatError, PenstockError, StorageError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
-from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import State, Storage
 from penstock.storage.hidden import JOB_PREFIX
 from penstock.storage.journal import Made, token_of
@@ -26,16 +21,19 @@ from penstock.storage.store_lock import StoreLock, alone_in
 from penstock.storage.urls import real_path
 from penstock.verbs.check import textindex
 from penstock.verbs.convert.store_journal import StoreJournal
-from penstock.verbs.fields._edit import EditPart, edited
+from penstock.verbs.fields._edit import EditPart
 from penstock.verbs.fields._job import Job, refuse_sources
-from penstock.verbs.fields._rewrite import (
+from penstock.verbs.fields._rewrite import write_missing
+from penstock.verbs.fields._splicing import Output
+from penstock.verbs.fields._work import (
+    Place,
+    Ready,
     Work,
+    edited_shard,
     format_name,
     kept_after,
     verify_shard,
-    write_missing,
 )
-from penstock.verbs.fields._splicing import Output
 
 _BUSY = "another change of fields is writing these files; wait until that ends, or 2 minutes if it was killed"
 
@@ -106,7 +104,7 @@ class _Elsewhere(Work):
         """Note in the journal that a shard is being written, and return whether it may replace an object."""
         self._lock.check()
         self._writing = ExitStack()
-        writing = self._journal.writing(shard, overwrite=self._job.overwrite)
+        writing = self._journal.entry(shard).writing(overwrite=self._job.overwrite)
         return self._writing.enter_context(writing)
 
     def output(self, shard: int, *, overwrite: bool) -> Output:
@@ -126,29 +124,40 @@ class _Elsewhere(Work):
             place.remove(sidecar.path_for(target, self.index_folder))
         with self._writing:
             output.commit()
-        if self._job.index is not False:
-            sidecar.save(index, target, place, self.index_folder)
-        textindex.follow(formats.by_name(format_name(old, part)), index, target, place)
+        self._beside(old, part, index)
         self._finish(old, part, index.num_records, index.data_bytes, ())
 
     def decode_and_write(self, old: Dataset, part: EditPart) -> None:
-        from penstock.verbs.write.write import write
-
         job, target = self._job, self._job.targets[part.shard]
-        batches = edited(old, part, job.edit)
-        first = next(batches)
-        counted = self.counted(chain([first], batches))
-        stream = pa.RecordBatchReader.from_batches(first.schema, counted)
-        reader = old.files.reader(part.place)
-        how: dict[str, Any] = {"threads": job.threads, "index": job.index, "storage": job.place}
-        if isinstance(reader, FramedReader) and reader.index.compression:
-            how["compression"] = reader.index.compression
-        how |= {"format": format_name(old, part), "overwrite": self._begin(part.shard)}
+        may_replace = self._begin(part.shard)
+        how = {"index": job.index, "storage": job.place, "overwrite": may_replace}
         with self._writing:
-            made = write(stream, target, **how)
-        lost = reader.lost_in_a_rewrite
+            made, lost = edited_shard(job, old, part, target, how, self.counted)
+        self.note(made.notes, lost, target)
         notes = (*made.notes, *([f"{target}: {lost}"] if lost else []))
         self._finish(old, part, made.num_records, made.num_bytes, notes)
+
+    def place(self, shard: int) -> Place:
+        self._lock.check()
+        entry = self._journal.entry(shard)._replace(has_begun=None)
+        target = self._job.targets[shard]
+        return Place(target, target, self._job.place, entry)
+
+    def accept(self, old: Dataset, part: EditPart, ready: Ready) -> None:
+        self._lock.check()
+        if ready.index is not None:
+            self._beside(
+                old, part, replace(ready.index, schema=kept_after(old, part, self._job.edit))
+            )
+        facts = ready.num_records, ready.num_bytes, ready.notes
+        self._finish(old, part, *facts, is_verified=True)
+
+    def _beside(self, old: Dataset, part: EditPart, index: sidecar.Index) -> None:
+        """Write the indexes of a spliced shard."""
+        target, place = self._job.targets[part.shard], self._job.place
+        if self._job.index is not False:
+            sidecar.save(index, target, place, self.index_folder)
+        textindex.follow(formats.by_name(format_name(old, part)), index, target, place)
 
     def _finish(
         self,
@@ -157,19 +166,23 @@ class _Elsewhere(Work):
         num_records: int,
         num_bytes: int,
         notes: tuple[str, ...],
+        *,
+        is_verified: bool = False,
     ) -> None:
         """Verify a shard that has its name, and note in the journal that it is finished."""
         job, target = self._job, self._job.targets[part.shard]
         state = job.place.state(target)
         try:
             self._check_source(part.shard)
-            if job.verify:
+            if job.verify and not is_verified:
                 verify_shard(job, old, part, target, job.place)
         except (ChangedError, FormatError):
             if job.place.state(target) == state:  # else it is somebody else's
                 job.place.remove(target)
             raise
-        self._journal.finish(part.shard, Made(state, num_bytes, num_records, notes=notes))
+        written = Made(state, num_bytes, num_records, notes=notes)
+        self._journal.entry(part.shard).finish(written)
+        self._journal.finish(part.shard, written)
         self.notes.update(dict.fromkeys(notes))
         job.published(part.shard)
         self.count(part.shard, num_records, num_bytes)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from penstock import formats
 from penstock.columns.inferred import has_no_records
 from penstock.datasets.dataset import Dataset
+from penstock.engine.cluster import Machines
 from penstock.errors import SchemaError, UnsupportedError, shown
 from penstock.framing.read.framed import FramedReader
 from penstock.payloads.example.plans import is_raw
@@ -34,6 +35,7 @@ class Job:
     progress: Progress | None
     place: Storage
     """Where the new files are written."""
+    on: Machines | None = None
     published: Callable[[int], None] = lambda shard: None
     """Called with the number of each shard whose new file is complete, from this run or an earlier run."""
 

@@ -6,6 +6,7 @@ type, a length, a repeated key) are raised when the source is created.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -124,6 +125,11 @@ class Baked(NewFields):
         self._firsts = dict(zip(shards, map(int, dataset.files.firsts[:-1]), strict=True))
         self._shown = dataset.reopened(columns=names)
 
+    def of_shard(self, shard: int) -> NewFields:
+        place = list(self._firsts).index(shard)
+        one = self._shown.reopened(source=[self._shown.paths[place]], schema=self._shown.schema)
+        return Baked(one, self.schema.names, [0])
+
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
@@ -146,6 +152,12 @@ class _Aligned(NewFields):
             )
         self._firsts = dataset.files.firsts
         self._table = table
+
+    def of_shard(self, shard: int) -> NewFields:
+        first, end = self._firsts[shard : shard + 2].tolist()
+        one = copy.copy(self)
+        one._table, one._firsts = self._table.slice(first, end - first), np.array([0, end - first])
+        return one
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
@@ -266,6 +278,11 @@ class _Joined(NewFields):
         by_name = {field.name: field for field in known}
         schema = pa.schema([by_name[n] for n in [*names, *extra] if n in by_name])
         super().__init__(schema, [name for part in parts for name in part.reads])
+
+    def of_shard(self, shard: int) -> NewFields | None:
+        one = copy.copy(self)
+        one._parts = [part.of_shard(shard) or part for part in self._parts]
+        return None if one._parts == self._parts else one
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None

@@ -3,6 +3,7 @@ their values."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,14 @@ class _Some(NewFields):
         """The columns that decide which records get new values."""
         reads = list(dict.fromkeys([*new.reads, *columns, *new.schema.names]))
         super().__init__(pa.schema([dataset.schema.field(n) for n in new.schema.names]), reads)
+
+    def of_shard(self, shard: int) -> NewFields | None:
+        new = self._new.of_shard(shard)
+        if new is None:
+            return None
+        one = copy.copy(self)
+        one._new = new
+        return one
 
     def _chosen(self, old: pa.RecordBatch) -> np.ndarray:
         """Return which records get new values, as booleans."""

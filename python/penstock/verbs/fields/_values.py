@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.types import is_text
+from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
+from penstock.engine.pipeline import in_order
 from penstock.errors import FormatError
 from penstock.storage.base import Storage
 from penstock.storage.places import storage_of
@@ -21,6 +23,7 @@ from penstock.storage.pyarrow_files import Bytes
 from penstock.storage.urls import is_url
 from penstock.verbs.write.incoming import batches_of
 
+_BATCH_RECORDS = 1 << 16
 _MARKS = {".csv": ",", ".tsv": "\t"}
 """The marks between the cells of CSV files, by the ending of their names."""
 
@@ -49,6 +52,11 @@ class NewFields:
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         """Return for which records there are values, as booleans."""
         return np.ones(old.num_rows, bool)
+
+    def of_shard(self, shard: int) -> NewFields | None:
+        """Return only the values of one shard, for another machine, where it has number 0. None if all shards need the
+        same: a function, a constant, or a table with keys."""
+        del shard
 
     @property
     def checked(self) -> tuple[str, ...]:
@@ -86,6 +94,31 @@ def check_all(new: NewFields, old: Dataset, shards: Sequence[int], threads: int 
         shard = shards[place]
         new.check(shard, done[shard], batch)
         done[shard] += batch.num_rows
+
+
+def columns_of(
+    dataset: Dataset, shard: int, new: NewFields, threads: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the new fields for a shard's records."""
+    first, end = dataset.files.firsts[shard], dataset.files.firsts[shard + 1]
+    if new.reads and end > first:
+        yield from _computed(dataset, shard, new, threads)
+        return
+    for start in range(0, int(end - first), _BATCH_RECORDS):
+        yield new.batch(shard, start, min(_BATCH_RECORDS, int(end - first) - start), None)
+
+
+def _computed(
+    dataset: Dataset, shard: int, new: NewFields, threads: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the new fields for a shard's records. Several chunks are computed in parallel."""
+    reader = dataset.files.reader(shard)
+
+    def run(chunk: Chunk[Any]) -> list[pa.RecordBatch]:
+        old = reader.decode(chunk, None, list(new.reads))
+        return [new.batch(shard, chunk.first_record, old.num_rows, old)]
+
+    yield from in_order([reader.chunks], run, lambda batch: batch.nbytes, threads)
 
 
 def is_csv(fields: Any) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.contract.summary import Summary
+from penstock.engine.cluster import machines_of
 from penstock.errors import shown
 from penstock.storage.base import Storage
 from penstock.verbs.fields._baking import baking, bare, left_to_bake, remove_overlays
@@ -27,6 +28,7 @@ def bake_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -68,6 +70,16 @@ def bake_fields(
     # Already baked shards are not opened, because their fields may have other types.
     overlaid = plain.reopened(source=[paths[shard] for shard in left], overlays=True)
     edit = baking(overlaid, left)
-    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    machines = None if on is None else machines_of(on)
+    how = How(
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        target_storage,
+        target_storage_options,
+        machines,
+    )
     published = (lambda shard: remove_overlays(paths[shard])) if in_place else None
     return rewritten(plain, edit, into, in_place, how, published)

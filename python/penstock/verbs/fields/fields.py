@@ -13,6 +13,7 @@ from typing import Any
 from penstock.conditions import Where
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
+from penstock.engine.cluster import machines_of
 from penstock.errors import SchemaError
 from penstock.overlay.view import Changes
 from penstock.storage.base import Storage
@@ -57,6 +58,7 @@ def add_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -103,6 +105,9 @@ def add_fields(
         index: write an index with each file; a path is the folder for the indexes.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the source bytes done, and the total source bytes.
+        on: where the shards are changed: "ray", "ray://host:port" or a penstock.ray.Cluster; a shard is a task
+            (docs/guide/ray.md). None for the threads of this process. The bytes are the same. The values of an overlay are
+            computed there, and written by this process.
         storage, storage_options: where the source is, as for `open`.
         target_storage, target_storage_options: where the new files are. None for this machine, and for names such as
             s3://bucket/key, whose client takes its options from the environment.
@@ -141,14 +146,24 @@ def add_fields(
         dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
     )
     notes = new.notes(dataset, threads) if unchanged is None else ()
-    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    machines = None if on is None else machines_of(on)
+    how = How(
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        target_storage,
+        target_storage_options,
+        machines,
+    )
     if into is not None or in_place:
         made = rewritten(dataset, Edit(new=new, replace=replace), into, in_place, how)
         return noted(made, notes)
     called = name or name_of_added(dataset, new.schema.names)
     if not replace:
         refuse_known(dataset, new.schema.names, called)
-    return noted(keep_beside(dataset, new, called, overwrite, threads), notes)
+    return noted(keep_beside(dataset, new, called, overwrite, threads, machines), notes)
 
 
 def drop_fields(
@@ -162,6 +177,7 @@ def drop_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -193,7 +209,17 @@ def drop_fields(
     dataset = opened_whole(source, storage, storage_options)
     if into is None and not in_place:
         return change_beside(with_overlays(dataset), Changes(drop=listed))
-    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    machines = None if on is None else machines_of(on)
+    how = How(
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        target_storage,
+        target_storage_options,
+        machines,
+    )
     return rewritten(dataset, Edit(drop=listed), into, in_place, how)
 
 
@@ -208,6 +234,7 @@ def rename_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -241,7 +268,17 @@ def rename_fields(
     if into is None and not in_place:
         return change_beside(with_overlays(dataset), Changes(rename=dict(names)))
     edit = Edit(rename=tuple(names.items()))
-    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    machines = None if on is None else machines_of(on)
+    how = How(
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        target_storage,
+        target_storage_options,
+        machines,
+    )
     return rewritten(dataset, edit, into, in_place, how)
 
 
@@ -262,6 +299,7 @@ def replace_fields(
     index: bool | str = True,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -293,6 +331,7 @@ def replace_fields(
         >>> ps.open("two.tfrecord")[1]["label"]
         8
     """
+    machines = None if on is None else machines_of(on)
     is_beside = into is None and not in_place
     dataset = opened_whole(source, storage, storage_options)
     if is_beside:
@@ -320,9 +359,18 @@ def replace_fields(
     if where is not None:
         new = OnlyWhere(dataset, new, where)
     if is_beside:
-        return noted(replace_beside(dataset, new, threads), notes)
+        return noted(replace_beside(dataset, new, threads, machines), notes)
     edit = Edit(new=new, replace=True)
-    how = How(overwrite, verify, index, threads, progress, target_storage, target_storage_options)
+    how = How(
+        overwrite,
+        verify,
+        index,
+        threads,
+        progress,
+        target_storage,
+        target_storage_options,
+        machines,
+    )
     return noted(rewritten(dataset, edit, into, in_place, how), notes)
 
 

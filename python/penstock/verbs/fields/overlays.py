@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -167,7 +167,7 @@ def write_overlay(
     dataset: Dataset,
     name: str,
     schema: pa.Schema,
-    columns_of_shard: Callable[[int], Iterable[pa.RecordBatch]],
+    found: Iterable[tuple[int, Iterable[pa.RecordBatch]]],
     *,
     overwrite: bool = False,
     changes: Changes = _NOTHING,
@@ -182,7 +182,7 @@ def write_overlay(
         dataset: the records.
         name: the overlay's name.
         schema: the schema of the new fields.
-        columns_of_shard: returns the values for one shard's records, in order, as batches of any length.
+        found: the number of each shard, in any order, with the values for its records, as batches of any length.
         overwrite: replace an overlay of this name; the new overlay then counts as the latest.
         changes: the fields that it drops or renames.
 
@@ -199,14 +199,15 @@ def write_overlay(
     waiting: list[tuple[int, Sink]] = []
     num_records = num_bytes = 0
     try:
-        for shard, path in enumerate(dataset.paths):
+        for shard, batches in found:
+            path = dataset.paths[shard]
             storage.make_folder(folder_of(path), like=path)
             old = {overlay.name: overlay for overlay in known[shard]}.get(name)
             is_replaced = overwrite or old is not None
             sink = sink_for(storage, path_of(path, name), path, overwrite=is_replaced)
             waiting.append((shard, sink))
             writer = OverlayWriter(sink, name, sequence, schema, changes)
-            for batch in columns_of_shard(shard):
+            for batch in batches:
                 writer.write(batch)
             writer.finish(identify(dataset, shard))
             sink.finish()

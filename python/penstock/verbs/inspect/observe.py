@@ -86,8 +86,13 @@ class FieldObserver:
 
     def __init__(self, name: str, type_: pa.DataType) -> None:
         self._name = name
-        self._seen: Observation = {name: (type_, Seen())}
+        self._type = type_
+        self.seen: Observation = {name: (type_, Seen())}
         self._countless: frozenset[str] = frozenset()
+
+    def anew(self) -> FieldObserver:
+        """An observer of the same field that has seen nothing."""
+        return FieldObserver(self._name, self._type)
 
     def look(self, column: pa.Array) -> Observation:
         """Summarise one batch. This does not change the observer."""
@@ -97,14 +102,14 @@ class FieldObserver:
 
     def add(self, part: Observation) -> None:
         for name, (type_, seen) in part.items():
-            total = self._seen.setdefault(name, (type_, Seen()))[1]
+            total = self.seen.setdefault(name, (type_, Seen()))[1]
             total.merge(seen)
             if total.distinct.counts is None or total.distinct.is_over:
                 # Later batches need no counts, because the result cannot change.
                 self._countless |= {name}
 
     def results(self) -> Iterator[tuple[str, pa.DataType, Seen]]:
-        for name, (type_, seen) in self._seen.items():
+        for name, (type_, seen) in self.seen.items():
             yield name, type_, seen
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from penstock.engine.pipeline import in_order
 from penstock.payloads.example.inference import everywhere_metadata, in_every_record_of
 from penstock.printing import tables
 from penstock.printing.printed import Printed
+from penstock.verbs.machines import all_done, run_on
 
 MOST_FILES = 101
 """The most files to read by default."""
@@ -135,6 +137,7 @@ def schemas(
     columns: Sequence[str] | None = None,
     everything: bool = False,
     threads: int | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Schemas:
@@ -150,6 +153,8 @@ def schemas(
         columns: the fields of interest; None for all.
         everything: read every record of every file, instead of the first records of the first 101 files.
         threads: the number of files to read in parallel; None for all cores.
+        on: where the files are read: None for this process, "ray", "ray://host:port" or a `penstock.ray.Cluster` for
+            the machines of a cluster. A task reads one file.
         storage, storage_options: as for `open`.
 
     Returns:
@@ -169,7 +174,7 @@ def schemas(
     ds = opened(source, storage, storage_options)
     if ds.files.types == "kept":
         ds = ds.reopened(index="never")  # use the types in the files, not those in sidecars
-    files = _read(ds, everything, threads)
+    files = _read(ds, everything, threads, on)
     union = _union([file.schema for file in files if file.has_records] or [ds.schema])
     schema = _selected(union, columns if columns is not None else ds.columns)
     types = [_types(file.schema) for file in files]
@@ -183,21 +188,31 @@ def schemas(
     )
 
 
-def _read(ds: Dataset, everything: bool, threads: int | None) -> tuple[FileSchema, ...]:
+def _read(ds: Dataset, everything: bool, threads: int | None, on: Any) -> tuple[FileSchema, ...]:
     other: dict[str, Any] = {"columns": None}
     if everything and InferredFrom.of(ds.schema) is not None:
         other["format_options"] = {**ds.options.format_options, "infer_records": "all"}
     paths = ds.paths if everything else ds.paths[:MOST_FILES]
 
-    def read(path: str) -> Iterator[FileSchema]:
-        schema = ds.reopened(source=[path], hive=False, **other).schema
-        seen = InferredFrom.of(schema)
-        if seen is None:
-            yield FileSchema(path, schema, None, True, True)
-        else:
-            yield FileSchema(path, schema, str(seen), seen.is_all, seen.num_records > 0)
+    if on is None:
 
-    return tuple(in_order([lambda: iter(paths)], read, lambda file: 0, threads))
+        def read(path: str) -> Iterator[FileSchema]:
+            yield _file(ds, other, path)
+
+        return tuple(in_order([lambda: iter(paths)], read, lambda file: 0, threads))
+    first = ds.reopened(source=[ds.paths[0]], hive=False)  # its pickle does not name all files
+    tasks, places = list(paths), (ds.files.storage, paths)
+    found = run_on(on, partial(_file, first, other), tasks, places)
+    return tuple(all_done(found, tasks, lambda _, file: None))
+
+
+def _file(ds: Dataset, other: dict[str, Any], path: str) -> FileSchema:
+    """The fields of one file."""
+    schema = ds.reopened(source=[path], hive=False, **other).schema
+    seen = InferredFrom.of(schema)
+    if seen is None:
+        return FileSchema(path, schema, None, True, True)
+    return FileSchema(path, schema, str(seen), seen.is_all, seen.num_records > 0)
 
 
 def _selected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -6,7 +6,7 @@ of threads. Counts, ranges, lengths and histograms are exact. Distinct values ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,13 +18,16 @@ from rich.text import Text
 from penstock import describe
 from penstock.columns.inferred import InferredFrom, files
 from penstock.conditions import Where
+from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
-from penstock.engine.pipeline import in_order
+from penstock.datasets.tasks import ReadTask
+from penstock.engine.pipeline import checked_threads, in_order
 from penstock.printing import tables
 from penstock.printing.printed import Printed
 from penstock.verbs.inspect.observe import FieldObserver, ImageSizes, Observation
 from penstock.verbs.inspect.tally import Histogram, Spread
+from penstock.verbs.machines import TASK_BYTES, each_done, run_on
 from penstock.verbs.progress import Progress, meter_of
 
 
@@ -102,6 +105,7 @@ def stats(
     where: Where | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,
@@ -116,6 +120,9 @@ def stats(
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
+        on: where the records are read: None for this process, "ray", "ray://host:port" or a `penstock.ray.Cluster` for
+            the machines of a cluster. A task reads one file, or several small ones, with `threads` threads; None for the
+            cores of the task.
         storage, storage_options: as for `open`.
         options: options of `penstock.open`, such as `damage="skip"` or an option of the format, if source is not a
             Dataset.
@@ -142,17 +149,71 @@ def stats(
     ds = opened(source, storage, storage_options, **options)
     schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
     observers = [FieldObserver(field.name, field.type) for field in schema]
-    num_records = 0
     meter = meter_of(progress, ds)
     chosen = ds if where is None else ds.filter(where)
-    stream = partial(chosen.scan, columns, None, threads)
-    for rows, parts in in_order([stream], partial(_look, observers), lambda part: 0, threads):
-        for observer, part in zip(observers, parts, strict=True):
+    num_records = 0
+
+    def add(seen: _Seen) -> None:
+        nonlocal num_records
+        for observer, part in zip(observers, seen.parts, strict=True):
             observer.add(part)
-        num_records += rows
-        meter.add(rows)
+        num_records += seen.num_records
+        meter.add(seen.num_records)
+
+    if on is None:
+        stream = partial(chosen.scan, columns, None, threads)
+        for seen in in_order([stream], partial(_look, observers), lambda seen: 0, threads):
+            add(seen)
+    else:
+        _look_on(on, chosen, observers, columns, threads, add)
     fields_from = _fields_from(ds) if columns is None else None
     return Stats(num_records, tuple(_finished(observers)), fields_from)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The figures of some records: a summary for each field."""
+
+    num_records: int
+    parts: list[Observation]
+    damage: list[SkippedRegion]
+
+
+def _look_on(
+    on: Any,
+    ds: Dataset,
+    observers: list[FieldObserver],
+    columns: Sequence[str] | None,
+    threads: int | None,
+    add: Callable[[_Seen], None],
+) -> None:
+    """Read the records on a cluster. The figures do not depend on the order in which they are added."""
+    tasks = ds.whole_tasks(TASK_BYTES)
+    look = partial(_look_at_task, observers, columns, threads)
+    names = [ds.paths[task.file_numbers[0]] for task in tasks]
+
+    def done(_: int, seen: _Seen) -> None:
+        add(seen)
+        for region in seen.damage:
+            ds.add_skipped(region)
+
+    each_done(run_on(on, look, tasks, (ds.files.storage, ds.paths)), names, done)
+
+
+def _look_at_task(
+    observers: Sequence[FieldObserver],
+    columns: Sequence[str] | None,
+    threads: int | None,
+    task: ReadTask,
+) -> _Seen:
+    num_records, threads = 0, checked_threads(threads)
+    stream = partial(task.batches, columns, threads)
+    own = [observer.anew() for observer in observers]
+    for seen in in_order([stream], partial(_look, own), lambda seen: 0, threads):
+        num_records += seen.num_records
+        for observer, part in zip(own, seen.parts, strict=True):
+            observer.add(part)
+    return _Seen(num_records, [observer.seen for observer in own], task.damage)
 
 
 def _fields_from(ds: Dataset) -> str | None:
@@ -165,11 +226,9 @@ def _fields_from(ds: Dataset) -> str | None:
     return None if everywhere or (seen.is_all and of_all) else str(seen)
 
 
-def _look(
-    observers: Sequence[FieldObserver], batch: pa.RecordBatch
-) -> Iterator[tuple[int, list[Observation]]]:
+def _look(observers: Sequence[FieldObserver], batch: pa.RecordBatch) -> Iterator[_Seen]:
     parts = [observer.look(batch.column(n)) for n, observer in enumerate(observers)]
-    yield batch.num_rows, parts
+    yield _Seen(batch.num_rows, parts, [])
 
 
 def _finished(observers: Sequence[FieldObserver]) -> Iterator[FieldStats]:

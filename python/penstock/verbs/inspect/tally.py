@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,10 @@ class Range:
         self.count = 0
         self.min: Any = None
         self.max: Any = None
-        self._sums: list[Any] = []
+        self._sum: Any = 0
+        """An int, or a Fraction: exact, so that the order and the grouping of the batches do not matter."""
+        self._is_beyond = False
+        """Whether the sum of a batch is beyond float64."""
         self.bins = Bins()
 
     def add(self, numbers: np.ndarray) -> None:
@@ -71,31 +75,33 @@ class Range:
         if numbers.dtype == np.int64:
             # Sum the upper and lower halves separately, because the sum of many int64 may overflow.
             upper = int((numbers >> 32).sum())
-            self._sums.append((upper << 32) + int((numbers & 0xFFFFFFFF).sum()))
+            self._sum += (upper << 32) + int((numbers & 0xFFFFFFFF).sum())
         else:
             with np.errstate(over="ignore"):
-                self._sums.append(float(numbers.sum()))
+                total = float(numbers.sum())
+            if math.isfinite(total):
+                self._sum += Fraction(total)
+            else:
+                self._is_beyond = True
         self.bins.add(numbers, low, high)
 
     def merge(self, other: Range) -> None:
         if other.count:
             self._widen(other.count, other.min, other.max)
-            self._sums.extend(other._sums)
+            self._sum += other._sum
+            self._is_beyond |= other._is_beyond
             self.bins.merge(other.bins)
-            if len(self._sums) > 1024:
-                self._sums = [self._sum()]
 
     def _widen(self, count: int, low: Any, high: Any) -> None:
         self.min = low if self.count == 0 else min(self.min, low)
         self.max = high if self.count == 0 else max(self.max, high)
         self.count += count
 
-    def _sum(self) -> Any:
-        if all(isinstance(part, int) for part in self._sums):
-            return sum(self._sums)
+    def _total(self) -> Any:
         try:
-            return math.fsum(self._sums)
-        except (OverflowError, ValueError):
+            is_whole = isinstance(self._sum, int)
+            return math.nan if self._is_beyond else self._sum if is_whole else float(self._sum)
+        except OverflowError:
             return math.nan  # the sum is beyond float64
 
     def spread(self, type_: pa.DataType | None = None) -> Spread | None:
@@ -104,8 +110,8 @@ class Range:
         if type_ is not None and pa.types.is_temporal(type_):
             return Spread(self.count, _moment(self.min, type_), None, _moment(self.max, type_))
         if type_ is not None and pa.types.is_boolean(type_):
-            return Spread(self.count, bool(self.min), self._sum() / self.count, bool(self.max))
-        mean = self._sum() / self.count
+            return Spread(self.count, bool(self.min), self._total() / self.count, bool(self.max))
+        mean = self._total() / self.count
         return Spread(self.count, self.min, None if math.isnan(mean) else mean, self.max)
 
 

@@ -14,6 +14,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.files import Files
 from penstock.datasets.open import open as open_dataset
 from penstock.datasets.open_file import checksum_of
+from penstock.datasets.tasks import ReadTask
 from penstock.engine.pipeline import in_order
 from penstock.errors import UnsupportedError, shown
 from penstock.framing.index import sidecar
@@ -24,6 +25,7 @@ from penstock.manifests.table import GROUP_SHARDS, stored_name
 from penstock.storage import places
 from penstock.storage.base import Storage
 from penstock.storage.urls import refuse_web_target
+from penstock.verbs.machines import all_done, run_on
 from penstock.verbs.manifest._table import OldRows, Row, TableWriter
 from penstock.verbs.progress import Progress
 
@@ -35,6 +37,7 @@ def manifest(
     overwrite: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    on: Any = None,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     target_storage: Storage | None = None,
@@ -54,6 +57,8 @@ def manifest(
         overwrite: make it anew, and replace any other file of this name.
         threads: the number of shards that are read at the same time; None for all cores, or more for an object store.
         progress: called with the records done, the bytes done, and the total bytes as estimated so far.
+        on: where the shards are opened: None for this process, "ray", "ray://host:port" or a `penstock.ray.Cluster` for
+            the machines of a cluster. A task opens one shard.
         storage: where the shards are. None for this machine, and for names such as s3://bucket/key.
         storage_options: as for `open`.
         target_storage: where the manifest is written; None as for `storage`.
@@ -85,7 +90,9 @@ def manifest(
     work = _Work(files, target, OldRows(old))
     made = TableWriter(there.sink(target, overwrite=overwrite or old is not None))
     try:
-        for row in in_order([work.shards], work.row, _none, threads or files.storage.reads_at_once):
+        at_once = threads or files.storage.reads_at_once
+        rows = in_order([work.shards], work.row, _none, at_once)
+        for row in rows if on is None else work.rows_on(on, named, at_once):
             made.add(row)
             if progress is not None:
                 total = made.num_bytes * len(files.paths) // made.num_shards
@@ -229,6 +236,25 @@ def _there(storage: Storage, path: str) -> Iterator[str | None]:
         yield path
 
 
+def _row(files: Files, number: int, name: str, target: str) -> Row:
+    """What the manifest says of a shard that is opened."""
+    path = files.paths[number]
+    with files.once(number) as opened:
+        own, source = opened.own, opened.source
+        records, checksum = own.num_records, checksum_of(own)
+        source.check_unchanged(may_grow=False)
+        beside = sidecar.path_for(path, None)
+        has_index = isinstance(own, FramedReader) and files.storage.exists(beside)
+        index = stored_name(beside, target) if has_index else None
+        return Row(name, opened.format.info.name, records, source.file_state(), checksum, index)
+
+
+def _row_of(target: str, shard: tuple[str, ReadTask]) -> Row:
+    """The same in the task of one shard."""
+    name, task = shard
+    return _row(task.files(), 0, name, target)
+
+
 class _Work:
     """Finds what a manifest says of each shard. What the old manifest says of an unchanged shard is kept."""
 
@@ -257,31 +283,34 @@ class _Work:
 
     def row(self, shard: tuple[int, str, Row | None]) -> Iterator[Row]:
         """The row of a shard. It is opened only if it is new or changed."""
-        number, name, old = shard
+        known = self._known(shard)
+        yield _row(self._files, shard[0], shard[1], self._target) if known is None else known
+
+    def _known(self, shard: tuple[int, str, Row | None]) -> Row | None:
+        """The old row of a shard that did not change; else None."""
+        number, _, old = shard
         path = self._files.paths[number]
         if old is not None and old.state.fits(self._files.storage.file_state(path)):
-            yield old
-            return
+            return old
         (self._new if old is None else self._changed).append(path)
-        with self._files.once(number) as opened:
-            own, source = opened.own, opened.source
-            records, checksum = own.num_records, checksum_of(own)
-            source.check_unchanged(may_grow=False)
-            yield Row(
-                name,
-                opened.format.info.name,
-                records,
-                source.file_state(),
-                checksum,
-                self._index(path, own),
-            )
+        return None
 
-    def _index(self, path: str, reader: Any) -> str | None:
-        """The name of the index beside a shard; None if there is none."""
-        beside = sidecar.path_for(path, None)
-        if not isinstance(reader, FramedReader) or not self._files.storage.exists(beside):
-            return None
-        return stored_name(beside, self._target)
+    def rows_on(self, on: Any, dataset: Dataset, at_once: int | None) -> Iterator[Row]:
+        """The rows of all shards, in order. Those that are new or changed are opened on a cluster."""
+
+        def known(shard: tuple[int, str, Row | None]) -> Iterator[tuple[str, Row | None]]:
+            yield shard[1], self._known(shard)
+
+        rows = list(in_order([self.shards], known, _none, at_once))
+        asked = [number for number, (_, row) in enumerate(rows) if row is None]
+        tasks = dataset.file_tasks(asked)
+        names = [self._files.paths[number] for number in asked]
+        places = self._files.storage, [*names, self._target]
+        work = partial(_row_of, self._target)
+        pairs = [(rows[number][0], task) for number, task in zip(asked, tasks, strict=True)]
+        made = iter(all_done(run_on(on, work, pairs, places), names, lambda _, row: None))
+        for _, row in rows:
+            yield next(made) if row is None else row
 
     def note(self, num_old: int) -> str:
         """What is different from the old manifest."""

@@ -1,0 +1,151 @@
+"""The tasks of one call on a cluster of Ray: which wait, which run, and which are run again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from itertools import islice
+from typing import Any
+
+import ray
+
+from penstock.engine.cluster import Failed
+from penstock.engine.pipeline import use_cores
+from penstock.errors import PenstockError, StorageError, UnsupportedError
+
+_MOST_WAITING = 1000
+"""Groups of tasks that Ray knows of at a time. More make its driver slow."""
+_GROUP_SECONDS = 1.0
+_MOST_IN_GROUP = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What all tasks of a call have in common."""
+
+    version: str
+    folder: str | None
+    """The folder from which relative paths are meant; None if there are none."""
+    cores: int
+    function: Callable[[Any], Any]
+
+
+class Running:
+    """Runs tasks. Small ones are run in groups, because Ray takes about a millisecond for each piece of work.
+
+    A group is tried once. If its worker dies, or a store does not answer, then its tasks, or those that failed, are run
+    alone, as often as `retries` allows. So a task of which workers die is found, and the others of its group are done.
+
+    Args:
+        place: a `Place` that Ray stores.
+        options: options of Ray for the tasks.
+    """
+
+    def __init__(
+        self, place: Any, tasks: Sequence[Any], options: dict[str, Any], retries: int
+    ) -> None:
+        remote: Any = ray.remote(_run)
+        self._alone = partial(remote.options(**options).remote, place)
+        self._grouped = partial(remote.options(**{**options, "max_retries": 0}).remote, place)
+        self._retries = retries
+        self._left = iter(enumerate(tasks))
+        self._again: deque[tuple[int, Any]] = deque()
+        self._waiting: dict[Any, list[tuple[int, Any]]] = {}
+        self._size = 1
+
+    def results(self) -> Generator[tuple[int, Any]]:
+        """Yield the number and the result of each task, as they are done. When this is closed, running tasks are
+        cancelled."""
+        try:
+            while self._submit():
+                done, _ = ray.wait(list(self._waiting), num_returns=1)
+                for ref in done:
+                    group = self._waiting.pop(ref)
+                    yield from self._done(group, self._found(ref, len(group) == 1))
+        finally:
+            for ref in self._waiting:
+                ray.cancel(ref, force=True)
+
+    def _submit(self) -> bool:
+        """Give Ray as many groups as it may know of. False if none is left."""
+        while len(self._waiting) < _MOST_WAITING:
+            group = [self._again.popleft()] if self._again else list(islice(self._left, self._size))
+            if not group:
+                break
+            run = self._alone if len(group) == 1 else self._grouped
+            self._waiting[run([task for _, task in group])] = group
+        return bool(self._waiting)
+
+    def _found(self, ref: Any, is_alone: bool) -> list[Any] | None:
+        """The results of a group; None if they are lost."""
+        try:
+            results, seconds = ray.get(ref)
+        except ray.exceptions.RayError as error:
+            return [self._failed(error)] if is_alone else None
+        wanted = int(_GROUP_SECONDS * len(results) / max(seconds, 1e-6))
+        self._size = max(1, min(wanted, 2 * self._size, _MOST_IN_GROUP))
+        return results
+
+    def _done(
+        self, group: list[tuple[int, Any]], results: list[Any] | None
+    ) -> Generator[tuple[int, Any]]:
+        if results is None:
+            self._size = 1
+            self._again.extend(group)
+            return
+        for (number, task), result in zip(group, results, strict=True):
+            if isinstance(result, _Again):
+                self._again.append((number, task))
+            else:
+                yield number, result
+
+    def _failed(self, error: Exception) -> Failed:
+        if isinstance(error, ray.exceptions.RayTaskError):
+            cause = error.cause
+            return Failed(cause if isinstance(cause, Exception) else error)
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        if isinstance(error, ray.exceptions.RaySystemError):
+            hint = "install penstock, and all that the task uses, on all machines of the cluster"
+            message = f"a worker could not load the task: {lines[-1]}"
+            return Failed(UnsupportedError(message, hint=hint))
+        deaths = self._retries + 1
+        message = f"the worker of this task died {deaths} times: {lines[0]}"
+        return Failed(PenstockError(message), deaths)
+
+
+# -- on a worker ----------------------------------------------------------------------------------
+
+
+class _Again:
+    """In place of the result of a task that is to be run again."""
+
+
+def _run(place: Place, tasks: list[Any]) -> tuple[list[Any], float]:
+    """Run a group of tasks. Return their results, and the seconds that they took."""
+    begun, own = time.monotonic(), version("penstock")
+    if own != place.version:
+        raise UnsupportedError(
+            f"a machine of the cluster has penstock {own}, and this one has {place.version}",
+            hint="install the same version on all machines",
+        )
+    if place.folder is not None:
+        os.chdir(place.folder)
+    use_cores(place.cores)
+    results = [_result(place.function, task, is_alone=len(tasks) == 1) for task in tasks]
+    return results, time.monotonic() - begun
+
+
+def _result(function: Callable[[Any], Any], task: Any, *, is_alone: bool) -> Any:
+    try:
+        return function(task)
+    except StorageError:
+        if not is_alone:
+            return _Again()
+        raise  # Ray runs the task again
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is raised where the verb was called
+        return Failed(error)

@@ -1,0 +1,118 @@
+"""Writes one part of a conversion, and compares it with what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any, NamedTuple
+
+from penstock.contract.format import Format
+from penstock.contract.summary import Summary
+from penstock.datasets.open import open as open_dataset
+from penstock.errors import FormatError, PenstockError
+from penstock.payloads.example.plans import is_raw
+from penstock.storage.base import Storage
+from penstock.storage.journal import Made
+from penstock.verbs.convert._reading import Records
+from penstock.verbs.convert.parts import OutputFile
+from penstock.verbs.convert.store_journal import Entry
+from penstock.verbs.progress import Meter
+from penstock.verbs.write.incoming import Incoming
+from penstock.verbs.write.write import write
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    kind: Format
+    options: Any
+    format_options: dict[str, Any]
+    index: bool | str
+    threads: int | None
+
+    def file(self, data: Incoming, path: str, **more: Any) -> Summary:
+        return write(
+            data,
+            path,
+            format=self.kind.info.name,
+            compression=getattr(self.options, "compression", None),
+            index=self.index,
+            threads=self.threads,
+            **more,
+            **{k: v for k, v in self.format_options.items() if k != "compression"},
+        )
+
+
+class PartJob(NamedTuple):
+    """A part, where it is written, and the storage with the permissions of the new file."""
+
+    part: OutputFile
+    path: str
+    storage: Storage
+
+
+def write_part(job: PartJob, reading: Records, writing: Writing, meter: Meter) -> Summary:
+    """Write a part under its temporary name."""
+    part = job.part
+    batches = meter.watch(reading.batches(part.first, part.last, lend=True))
+    stream = Incoming(reading.schema, batches, None, reading.kept)
+    try:
+        return writing.file(stream, job.path, overwrite=True, storage=job.storage)
+    except PenstockError as error:
+        if error.file == job.path:
+            error.file = part.final  # the caller does not know the temporary name
+        raise
+
+
+def write_in_store(
+    job: PartJob,
+    entry: Entry,
+    reading: Records,
+    writing: Writing,
+    meter: Meter,
+    *,
+    prove: bool,
+    overwrite: bool,
+) -> Made:
+    """Write a part under its final name, and note in its entry of the journal that it is finished."""
+    part, path, storage = job
+    batches = meter.watch(reading.batches(part.first, part.last, lend=True))
+    stream = Incoming(reading.schema, batches, None, reading.kept)
+    with entry.writing(overwrite=overwrite) as may_replace:
+        summary = writing.file(stream, path, overwrite=may_replace, storage=storage)
+    state = storage.state(path)
+    if prove:
+        try:
+            prove_part(job, reading, writing)
+        except FormatError:
+            if storage.state(path) == state:  # else it is somebody else's
+                storage.remove(path)
+            raise
+    made = Made(state, summary.num_bytes, notes=summary.notes)
+    entry.finish(made)
+    return made
+
+
+def prove_part(job: PartJob, reading: Records, writing: Writing) -> None:
+    """Raise FormatError if the file does not have the values that were read."""
+    part = job.part
+    # Imported here, because pyarrow.compute takes long to import.
+    from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
+
+    info, payload = writing.kind.info, getattr(writing.options, "payload", "")
+    wanted = reading.batches(part.first, part.last)
+    how: dict[str, Any] = {"format": info.name, "index": "never", "storage": job.storage}
+    if info.holds_examples:
+        wire = Wire(reading.schema, payload or None)
+        wanted = map(wire.convert, wanted)
+        how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
+    elif is_raw(reading.schema) and payload in (None, "raw"):
+        how["raw"] = True
+    added = set(info.added_columns) & set(reading.schema.names)
+    if added:
+        wanted = (batch.drop_columns(list(added)) for batch in wanted)
+    if "infer_records" in {field.name for field in fields(writing.kind.read_options)}:
+        how["infer_records"] = "all"
+    found = open_dataset(job.path, **how)
+    if not info.lossless and "schema" not in how:
+        wanted = map(partial(as_stored, schema=found.schema), wanted)
+    prove_equal(wanted, found.scan(), part.final, part.first)
