@@ -194,13 +194,11 @@ def test_damage_is_an_error_or_skipped(tmp_path: Path) -> None:
     path = tmp_path / "x.tfrecord"
     ps.write({"id": range(100)}, path)
     data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
+    data[-5] ^= 0xFF  # in the payload of the last record
     path.write_bytes(data)
     with pytest.raises(ps.ChecksumError, match="sum"):
         on_ray.read(path).materialize()
-    readable = ps.open(path, damage="skip").to_table()["id"].to_pylist()
-    assert 90 < len(readable) < 100
-    assert ids(on_ray.read(path, damage="skip")) == readable
+    assert ids(on_ray.read(path, damage="skip")) == list(range(99))
 
 
 def test_a_file_that_changed_is_an_error(tmp_path: Path) -> None:

@@ -265,3 +265,33 @@ def test_a_compressed_file_is_one_task(tmp_path: Path) -> None:
         ds = ps.open(path)
         check(ds, (1,))
         assert [task.num_records for task in ds.tasks(1)] == [s.num_records for s in ds.shards]
+
+
+@pytest.mark.parametrize("name", ["x.tfrecord", "x.tar", "x.parquet"])
+def test_neighbouring_parts_of_a_file_are_one_task(tmp_path: Path, name: str) -> None:
+    text = [np.random.default_rng(n).bytes(9_000) for n in range(900)]
+    columns = {"__key__": [f"{n:04d}" for n in range(900)], "txt": text}
+    paths = [str(tmp_path / f"{n}-{name}") for n in range(2)]
+    for path in paths:
+        ps.write(columns, path, **({"row_group_records": 100} if name == "x.parquet" else {}))
+    tasks = ps.open(paths).tasks(1 << 20)
+    ends = [n for n, task in enumerate(tasks) if task.paths[0] == paths[0]]
+    assert 2 < len(ends) < len(tasks)
+    assert tasks[ends[-1]].and_next(tasks[ends[-1] + 1]) is None
+    for where in (None, '__key__ != "0003"'):
+        one, *others = (
+            tasks[1 : len(ends)]
+            if where is None
+            else [task.filter(where) for task in tasks[: len(ends)]]
+        )
+        expected = [key for task in (one, *others) for key in keys_of(task)]
+        for other in others:
+            both = one.and_next(other)
+            assert both is not None
+            one = both
+        assert keys_of(pickle.loads(pickle.dumps(one))) == expected
+        assert one.num_records == (len(expected) if where is None else None)
+
+
+def keys_of(task: ps.ReadTask) -> list[str]:
+    return [key for batch in task.batches() for key in batch.column("__key__").to_pylist()]

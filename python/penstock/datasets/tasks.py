@@ -165,6 +165,24 @@ class ReadTask:
         chosen = Plan(plan.known, plan.shard, views, plan.schema, plan.columns, plan.hive)
         return ReadTask(chosen, self._files, self._part, None, self.num_bytes, self._numbers)
 
+    def and_next(self, other: ReadTask) -> ReadTask | None:
+        """One task for the records of this task and of the next one of the same plan. None unless both are parts of the
+        same file."""
+        mine, its = self._part, other._part
+        if mine is None or its is None or self._files != other._files or self._numbers is not None:
+            return None
+        counts = self.num_records, other.num_records
+        part = Chunk(
+            mine.first_record,
+            mine.num_records + its.num_records,
+            mine.start_byte,
+            its.end_byte,
+            None,
+        )
+        num_records = None if None in counts else sum(filter(None, counts))
+        num_bytes = self.num_bytes + other.num_bytes
+        return ReadTask(self._plan, self._files, part, num_records, num_bytes)
+
     def _open(self) -> Opened:
         if self._opened is None:
             plan = self._plan

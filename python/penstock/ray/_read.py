@@ -221,13 +221,15 @@ def unpickled(data: bytes) -> Any:
 
 
 def _groups(tasks: list[OwnTask], count: int) -> Iterator[list[OwnTask]]:
-    """Divide tasks into at most so many groups of neighbours, of about the same bytes."""
+    """Divide tasks into at most so many groups of neighbours, of about the same bytes. Parts of a file that end up in one
+    group are one task."""
     ends = list(accumulate(task.num_bytes for task in tasks))
     total = ends[-1] if ends else 0
     group: list[OwnTask] = []
     number = 0
     for task, end in zip(tasks, ends, strict=True):
-        group.append(task)
+        both = group[-1].and_next(task) if group else None
+        group[-1:] = [*group[-1:], task] if both is None else [both]
         if end * count >= total * (number + 1):
             yield group
             group = []
