@@ -162,7 +162,7 @@ class ReadTask:
         """The task for those of these records for which a condition holds, as `Dataset.filter`."""
         plan = self._plan
         views = [*plan.views, ByCondition(where, plan.schema)]
-        chosen = Plan(plan.known, plan.shard, views, plan.schema, plan.columns, plan.hive)
+        chosen = Plan(plan.known, plan.shards, views, plan.schema, plan.columns, plan.hive)
         return ReadTask(chosen, self._files, self._part, None, self.num_bytes, self._numbers)
 
     def and_next(self, other: ReadTask) -> ReadTask | None:
