@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from steps import Case, Cases
@@ -107,7 +108,42 @@ def files_in_memory() -> Case:
     return Case(lambda: ps.verify(NAME, storage=storage, on=Here()), advised)
 
 
+def shards_by_bytes_on_a_cluster() -> Case:
+    ps.write({"id": range(9)}, NAME)
+
+    def convert(**cut: int) -> None:
+        ps.convert(NAME, "b.tfrecord", on=Here(), overwrite=True, **cut)
+
+    def advised() -> None:
+        for cut in ({"num_shards": 3}, {"shard_records": 3}):
+            convert(**cut)
+            assert len(ps.open("b-*-of-00003.tfrecord")) == 9
+
+    return Case(lambda: convert(shard_bytes=20), advised)
+
+
+def damage_on_a_cluster() -> Case:
+    ps.write({"id": range(9)}, NAME)
+    data = bytearray(Path(NAME).read_bytes())
+    data[-3] ^= 1
+    Path(NAME).write_bytes(data)
+
+    def convert(source: str, **how: Any) -> int:
+        return ps.convert(
+            ps.open(source, damage="skip"), "b.parquet", overwrite=True, **how
+        ).num_records
+
+    def advised() -> None:
+        assert convert(NAME) == 8
+        ps.repair(NAME, into="c.tfrecord")
+        assert ps.convert("c.tfrecord", "c.parquet", on=Here()).num_records == 8
+
+    return Case(lambda: convert(NAME, on=Here()), advised)
+
+
 CASES: Cases = {
+    "'num_shards= or shard_records= instead of shard_bytes='": shards_by_bytes_on_a_cluster,
+    "'run penstock repair first, or convert without on='": damage_on_a_cluster,
     "\"pip install 'penstock[ray]'\"": without_ray,
     "'install the same version on all machines'": another_version,
     "'install penstock, and all that the task uses, on all machines of the cluster'": a_worker_without_penstock,
