@@ -125,7 +125,7 @@ def shards_by_bytes_on_a_cluster() -> Case:
 def damage_on_a_cluster() -> Case:
     ps.write({"id": range(9)}, NAME)
     data = bytearray(Path(NAME).read_bytes())
-    data[-3] ^= 1
+    data[-9] ^= 1
     Path(NAME).write_bytes(data)
 
     def convert(source: str, **how: Any) -> int:
