@@ -162,14 +162,16 @@ class ReadTask:
         """The task for those of these records for which a condition holds, as `Dataset.filter`."""
         plan = self._plan
         views = [*plan.views, ByCondition(where, plan.schema)]
-        chosen = Plan(plan.known, plan.shard, views, plan.schema, plan.columns, plan.hive)
+        chosen = Plan(plan.known, plan.shards, views, plan.schema, plan.columns, plan.hive)
         return ReadTask(chosen, self._files, self._part, None, self.num_bytes, self._numbers)
 
     def and_next(self, other: ReadTask) -> ReadTask | None:
         """One task for the records of this task and of the next one of the same plan. None unless both are parts of the
         same file."""
         mine, its = self._part, other._part
-        if mine is None or its is None or self._files != other._files or self._numbers is not None:
+        if mine is None or its is None or not _are_next(mine, its) or self._numbers is not None:
+            return None
+        if self.paths != other.paths:
             return None
         counts = self.num_records, other.num_records
         part = Chunk(
