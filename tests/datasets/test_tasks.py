@@ -278,6 +278,8 @@ def test_neighbouring_parts_of_a_file_are_one_task(tmp_path: Path, name: str) ->
     ends = [n for n, task in enumerate(tasks) if task.paths[0] == paths[0]]
     assert 2 < len(ends) < len(tasks)
     assert tasks[ends[-1]].and_next(tasks[ends[-1] + 1]) is None
+    first, other = carried([tasks[0], tasks[len(ends) + 1]])
+    assert first.and_next(other) is None  # of another file, though its records would be next
     for where in (None, '__key__ != "0003"'):
         one, *others = (
             tasks[1 : len(ends)]

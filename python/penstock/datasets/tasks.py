@@ -169,7 +169,9 @@ class ReadTask:
         """One task for the records of this task and of the next one of the same plan. None unless both are parts of the
         same file."""
         mine, its = self._part, other._part
-        if mine is None or its is None or self._files != other._files or self._numbers is not None:
+        if mine is None or its is None or not _are_next(mine, its) or self._numbers is not None:
+            return None
+        if self.paths != other.paths:
             return None
         counts = self.num_records, other.num_records
         part = Chunk(
