@@ -169,7 +169,8 @@ class ReadTask:
         storage.check_pickled_names([shard.path for shard in shards])
         hive = None if plan.hive is None else plan.hive.some(self._files)
         of_plan = plan.known, plan.views, plan.schema, plan.columns
-        own = self._part, self.num_records, self.num_bytes, self._numbers
+        numbers = None if self._numbers is None else list(map(_short, self._numbers))
+        own = self._part, self.num_records, self.num_bytes, numbers
         return _task_alone, (of_plan, shards, hive, own)
 
     def __repr__(self) -> str:
@@ -179,6 +180,13 @@ class ReadTask:
         count = "records" if self.num_records is None else f"{self.num_records} records"
         name = os.path.basename(shown(self._plan.shard(files[0]).path))
         return f"<penstock.ReadTask {name}{more}{where}: {count}>"
+
+
+def _short(numbers: np.ndarray) -> range | np.ndarray:
+    """The same ascending numbers, as a range if they are one."""
+    if len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
+        return range(int(numbers[0]), int(numbers[-1]) + 1)
+    return numbers
 
 
 def _task_alone(
@@ -191,6 +199,7 @@ def _task_alone(
     known, views, schema, columns = of_plan
     plan = Plan(known, shards.__getitem__, views, schema, columns, hive)
     part, num_records, num_bytes, numbers = own
+    numbers = None if numbers is None else [np.asarray(one, np.int64) for one in numbers]
     return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
 
 
