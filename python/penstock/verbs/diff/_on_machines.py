@@ -60,13 +60,13 @@ def types_on(
 
 def _tasks(sides: tuple[Side, Side]) -> Iterator[_Task]:
     reads = sides[0].read, sides[1].read
-    counts = list(map(len, reads))
-    for first, end in pairwise([0, *_ends(reads)]):
-        a, b = (
-            read.tasks_at(range(first, min(end, count)))
-            for read, count in zip(reads, counts, strict=True)
-        )
-        yield _Task(first, (a, b))
+    ranges = [range(first, end) for first, end in pairwise([0, *_ends(reads)])]
+    of_a, of_b = (
+        read.tasks_at_each([one[: max(count - one.start, 0)] for one in ranges])
+        for read, count in zip(reads, map(len, reads), strict=True)
+    )
+    for one, a, b in zip(ranges, of_a, of_b, strict=True):
+        yield _Task(one.start, (a, b))
 
 
 def _ends(reads: Sequence[Dataset]) -> list[int]:

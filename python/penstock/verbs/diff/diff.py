@@ -154,7 +154,7 @@ def _refuse_on(opened: Sequence[Dataset], by: str | None) -> None:
     if by is not None:
         raise UnsupportedError(
             "records that are matched by a key are read at random, so on= cannot be used with by=",
-            hint="penstock.sort both by the key, and leave out by=; or leave out on=",
+            hint="leave out on=; or penstock.sort both by the key, if both have the same keys, and leave out by=",
         )
     for dataset in opened:
         if dataset.options.damage != "error":
