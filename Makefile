@@ -14,13 +14,9 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH):$(HOME)/.cargo/bin
 # Commands that may not keep the bytecode of their imports take a third of a second longer each.
 unexport PYTHONHOME PYTHONPATH CONDA_PREFIX PYTHONDONTWRITEBYTECODE
-# Else cargo looks for the jobs of make -j, which are not passed on.
-unexport MAKEFLAGS MFLAGS
-# Of libjpeg-turbo only the library that is linked is built.
-export CMAKE := $(CURDIR)/.ci/cmake
 
 .DEFAULT_GOAL := help
-.PHONY: help demo tools test lint python-lint types rust-tests python-tests ready fuzz stress bench docs clean
+.PHONY: help demo tools test lint python-lint types rust-tests python-tests fuzz stress bench docs clean
 
 help: ; @grep -hE '^[a-z]+:.* ## [a-z]' $(MAKEFILE_LIST) | sed -E 's/:.* ## /\t/' | expand -t 10
 
@@ -47,15 +43,12 @@ types: $(VENV)/tools $(VENV)/built ## pyright, and the stub of the compiled modu
 	pyright --project pyproject.toml --pythonpath $(VENV)/bin/python
 	python -m mypy.stubtest penstock._core
 
-# In release, because the core is built so, too, with overflow checks on: it finds its crates compiled.
-rust-tests: | $(VENV)/needs
+# In release, because the crates underneath are built so already, with overflow checks on.
+rust-tests: $(VENV)/built
 	cargo test --release --lib --locked --quiet --workspace --features cloud
 
-python-tests: ready
+python-tests: $(VENV)/tools $(VENV)/built $(VENV)/servers $(VENV)/browser $(FFCV)/built $(MXNET)/built
 	python -m pytest $(PARALLEL)
-
-# Only one uv at a time installs into an environment; others wait for it. With -j the crates are compiled meanwhile.
-ready: $(VENV)/tools $(VENV)/built $(VENV)/servers $(VENV)/browser $(FFCV)/built $(MXNET)/built
 
 fuzz: $(VENV)/tools $(VENV)/built ## each parser on a million mutated inputs; RUNS=, SEED= choose
 	for target in $$(python -c 'from fuzz.targets import TARGETS; print(*TARGETS)'); do \
@@ -82,7 +75,7 @@ $(VENV)/needs: .ci/needs
 
 $(VENV)/built: pyproject.toml $(RUST) | $(VENV)/needs
 	uv pip install --quiet --group build
-	maturin develop --uv --release --locked --quiet && touch $@
+	CMAKE=$(CURDIR)/.ci/cmake maturin develop --uv --release --locked --quiet && touch $@
 
 $(VENV)/tools: pyproject.toml | $(VENV)/needs
 	uv pip install --quiet --group checks && touch $@
@@ -96,9 +89,8 @@ $(VENV)/servers: .ci/needs $(SERVERS) | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(VENV) servers
 	uv pip install --quiet --no-deps --require-hashes -r $(SERVERS) && touch $@
 
-# ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own. The
-# tools have torch, too, and one of the two downloads it.
-$(FFCV)/built: .ci/needs | $(VENV)/needs $(VENV)/tools
+# ffcv beside penstock: it needs OpenCV's headers, numba and torch, so it has a place of its own.
+$(FFCV)/built: .ci/needs | $(VENV)/needs
 	@PYTHON="$(PYTHON)" .ci/needs $(FFCV) ffcv
 	uv pip install --quiet --python $(FFCV) torch numpy numba opencv-python-headless pybind11 pillow wheel setuptools
 	uv pip install --quiet --python $(FFCV) --no-build-isolation ffcv==1.0.2 && touch $@

@@ -31,3 +31,14 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     yield cluster
     ray.shutdown()
     cluster.shutdown()
+
+
+@pytest.fixture
+def in_order(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The context of Ray Data, which keeps the order of records."""
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    monkeypatch.setattr(context.execution_options, "preserve_order", True)
+    monkeypatch.setattr(context, "enable_progress_bars", False)
+    return context

@@ -1,4 +1,4 @@
-"""A program that verifies, indexes or repairs files on a cluster, and prints the result as JSON.
+"""A program that verifies, indexes or repairs files on a cluster, and writes the result to FOLDER/result.json.
 
 python drive_checks.py VERB ADDRESS FOLDER NOTES SECONDS
 """
@@ -17,9 +17,9 @@ import penstock as ps
 from penstock.ray import Cluster
 
 
-def result(verb: str, folder: Path, **how: Any) -> Any:
-    """What a verb finds in a folder. It does not name the folder."""
-    paths = sorted(str(path) for path in (folder / "set").iterdir() if path.name[0] != ".")
+def result(verb: str, source: Path, folder: Path, **how: Any) -> Any:
+    """What a verb finds in a folder `source`, and writes to `folder`, which is left out of its name."""
+    paths = sorted(str(path) for path in source.iterdir() if path.name[0] != ".")
     if verb == "index":
         found: Any = ps.index(paths, folder=str(folder / "indexes"), **how)
     elif verb == "repair":
@@ -34,4 +34,7 @@ if __name__ == "__main__":
     verb, address, folder, notes, seconds = sys.argv[1:]
     storage = worker_tasks.Slow(Path(notes), float(seconds))
     on = Cluster(address, shared_paths=True, retries=20)
-    print(json.dumps(result(verb, Path(folder), on=on, storage=storage)))
+    there = Path(folder, "there")
+    there.mkdir(exist_ok=True)
+    found = result(verb, Path(folder, "set"), there, on=on, storage=storage)
+    Path(folder, "result.json").write_text(json.dumps(found))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ ORDERS = [ps.Shuffled(seed=0).take(COUNT, epoch, 0, COUNT).tolist() for epoch in
 
 SEEN = """\
 def seen(epoch, batch):
-    import json, os, time
+    import glob, json, os, time
 
     context = ray.train.get_context()
     line = {
@@ -42,6 +42,9 @@ def seen(epoch, batch):
     }
     with open(f"FOLDER/seen-{time.time_ns()}-{os.getpid()}", "x") as file:
         file.write(json.dumps(line))
+    if (line["rank"], line["ranks"]) == (1, 2):
+        while len(glob.glob(f"FOLDER/seen-*-{os.getpid()}")) == 25:
+            time.sleep(1)  # until it is killed
 
 
 def save("""
@@ -74,6 +77,14 @@ def steps(folder: Path) -> list[dict[str, Any]]:
 
 def records(lines: Iterable[dict[str, Any]], epoch: int) -> list[int]:
     return [n for line in lines if line["epoch"] == epoch for n in line["records"]]
+
+
+def saved(folder: Path) -> list[Any]:
+    """The checkpoints that Ray Train knows of. It notices them some time after they were reported."""
+    for file in (folder / "storage").glob("*/checkpoint_manager_snapshot.json"):
+        with suppress(json.JSONDecodeError):  # it is being written
+            return json.loads(file.read_text())["checkpoint_results"]
+    return []
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -136,12 +147,12 @@ def test_one_worker_goes_on_where_two_were_when_a_node_is_lost(nodes: Any, tmp_p
             stderr=subprocess.STDOUT,
         )
 
-        def second_worker() -> dict[str, Any] | None:
-            # Behind the second checkpoint, in the middle between two.
+        def waiting_worker() -> dict[str, Any] | None:
+            # In step 25, which is in the middle between two checkpoints.
             found = [line for line in steps(tmp_path) if line["rank"] == 1]
-            return found[24] if len(found) > 24 else None
+            return found[24] if len(found) == 25 and len(saved(tmp_path)) == 2 else None
 
-        lost = waited_for(second_worker, process, 600)
+        lost = waited_for(waiting_worker, process, 600)
         os.kill(lost["process"], signal.SIGKILL)
         nodes.remove_node(
             next(node for node in added if node.node_id == lost["node"]), allow_graceful=False

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -124,3 +125,35 @@ def peak_of(paths: list[str], threads: int) -> int:
     ps.verify(paths, threads=threads)
     ps.stats(paths, threads=threads)
     return peak() - before
+
+
+def dying_in_the_middle(batch: dict[str, Any], place: str) -> dict[str, Any]:
+    """Kill the own process at the second batch of a task, in the first attempt of this task."""
+    name = f"{int(batch['id'][0]) // 100}"
+    if batch["id"][0] % 100:
+        dying_once(f"{place}/{name}")
+    return batch
+
+
+def slowly(batch: dict[str, Any], place: str) -> dict[str, Any]:
+    """Take some time. Meanwhile, a file names the process."""
+    marker = Path(place) / str(os.getpid())
+    marker.touch()
+    time.sleep(0.02)
+    marker.unlink(missing_ok=True)
+    return batch
+
+
+def of_two_types(batch: dict[str, Any]) -> dict[str, Any]:
+    return {"value": batch["id"] + 0.5 if batch["id"][0] else batch["id"]}
+
+
+def decoded(batch: dict[str, Any]) -> dict[str, Any]:
+    """Decode a column of images, as the documentation shows it."""
+    return {"pixels": ps.decode_images(batch["png"], ps.Image(size=4, crop="center"))}
+
+
+def dying_at_2500(number: int) -> int:
+    if number == 2500:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number

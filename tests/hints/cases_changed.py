@@ -153,7 +153,20 @@ def records_left_out() -> Case:
     return Case(fails, advised)
 
 
+def changed_since_tasks_were_made() -> Case:
+    ps.write({"a": [1]}, "a.parquet")
+    (task,) = ps.open("a.parquet").tasks()
+    ps.write({"a": [1, 2]}, "a.parquet", overwrite=True)
+
+    def advised() -> None:
+        (task,) = ps.open("a.parquet").tasks()
+        assert [batch.num_rows for batch in task.batches()] == [2]
+
+    return Case(lambda: list(task.batches()), advised)
+
+
 CASES: Cases = {
+    "'open the data again, and make new tasks'": changed_since_tasks_were_made,
     "'open the data again'": (
         changed_while_read,
         changed_before_an_epoch,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
 from steps import Case, Cases, cli
 
 import penstock as ps
@@ -41,6 +45,42 @@ def a_column_of_unknown_type() -> Case:
 
 def ids(data: Any) -> list[int]:
     return [record["id"] for record in data]
+
+
+def tasks_of_rows() -> Case:
+    ds = written()
+    rows = ps.packed(ds, "tokens", 7)
+
+    def advised() -> None:
+        (task,) = ds.tasks()
+        assert sum(len(each) for b in task.batches() for each in b["tokens"].to_pylist()) == 21
+        ps.write(rows, "rows.parquet")
+        (task,) = ps.open("rows.parquet").tasks()
+        assert task.num_records == len(rows) == 3
+
+    return Case(rows.tasks, advised)
+
+
+def a_condition_without_a_name() -> Case:
+    ds = written()
+
+    def fails() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(sys.modules, "cloudpickle", None)
+            for name in [name for name in sys.modules if name.endswith(".cloudpickle")]:
+                patch.delitem(sys.modules, name)
+            pickle.dumps(ds.filter(lambda batch: pc.greater(batch["id"], 2)))
+
+    def advised() -> None:
+        for where in ("id >= 3", is_wanted, lambda batch: pc.greater(batch["id"], 2)):
+            (task,) = pickle.loads(pickle.dumps(ds.filter(where).tasks()))
+            assert [n for batch in task.batches() for n in batch["id"].to_pylist()] == WANTED
+
+    return Case(fails, advised)
+
+
+def is_wanted(batch: pa.RecordBatch) -> Any:
+    return pc.greater(batch["id"], 2)
 
 
 def numbers_of_a_filtered_view() -> Case:
@@ -328,6 +368,12 @@ CASES: Cases = {
     "'open(..., damage=\"skip\"), which reads on after the damage'": numbers_of_a_filtered_view,
     "command('penstock', 'repair', dataset.paths[shard], '--into', 'NEW')": records_without_numbers,
     "'penstock.convert writes the view as files of its own'": fields_of_a_view,
+    "'make tasks of the documents and pack those of each task; or penstock.write the rows, and make tasks of the new files'": (
+        tasks_of_rows
+    ),
+    "'a text such as \"label == 3\", or a function of a module, or pip install cloudpickle'": (
+        a_condition_without_a_name
+    ),
     "'another name, or select without one of them'": (
         a_name_that_is_taken,
         a_name_that_was_left_out,

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from benchmarks.plan_tasks import write_manifest
 from cli.running import run
-from penstock.manifests.table import GROUP_SHARDS, SCHEMA, Footer
+from penstock.manifests.table import SCHEMA
 from penstock.storage.manifest_mark import KEY
 
 COUNT, SHARDS = 50, 5
@@ -333,41 +334,10 @@ print(json.dumps({
 """
 
 
-def million(path: Path) -> None:
-    """A manifest of a million objects, none of which exists."""
-    facts = Footer(
-        tuple([10 * GROUP_SHARDS] * 61 + [10 * (1_000_000 - 61 * GROUP_SHARDS)]),
-        10**12,
-        "kept",
-        pa.schema([("id", pa.int64())]),
-        True,
-        False,
-        False,
-        "",
-        "00",
-    )
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd", store_schema=False) as writer:
-        for first in range(0, 1_000_000, GROUP_SHARDS):
-            numbers = range(first, min(first + GROUP_SHARDS, 1_000_000))
-            columns: dict[str, list[Any]] = {
-                "path": [f"s3://bucket/part-{n:07}.tfrecord" for n in numbers],
-                "format": ["tfrecord"] * len(numbers),
-                "bytes": [10**6 + n for n in numbers],
-                "records": [10] * len(numbers),
-                "first_record": [10 * n for n in numbers],
-                "etag": [f'"{hash((n, n)):032x}"' for n in numbers],
-                "checksum": list(numbers),
-            }
-            nulls = [None] * len(numbers)
-            arrays = [pa.array(columns.get(field.name, nulls), field.type) for field in SCHEMA]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA))
-        writer.add_key_value_metadata({KEY.decode(): facts.to_json().decode()})
-
-
 def test_a_million_shards_open_at_once(tmp_path: Path) -> None:
     """No server answers, so nothing is asked for."""
     path = tmp_path / "m.manifest"
-    million(path)
+    write_manifest(path)
     done = subprocess.run(
         [sys.executable, "-c", MILLION, str(path)], capture_output=True, text=True, check=True
     )

@@ -33,7 +33,9 @@ def options(seaweed: Seaweed, proxy: FaultProxy) -> dict[str, str]:
 def write(folder: Path, prefix: str, options: dict[str, str], count: int) -> str:
     """Write a shard of records of 100 KB, and a manifest of it. Return the manifest."""
     blobs = [bytes([n % 256]) * (FRAME_BYTES - 60) for n in range(count)]
-    ps.write({"id": range(count), "blob": blobs}, f"s3://{prefix}/x.tfrecord", storage_options=options)
+    ps.write(
+        {"id": range(count), "blob": blobs}, f"s3://{prefix}/x.tfrecord", storage_options=options
+    )
     manifest = str(folder / "x.manifest")
     ps.manifest(f"s3://{prefix}/x.tfrecord", manifest, storage_options=options)
     return manifest
@@ -57,11 +59,18 @@ def test_reading_costs_what_the_model_counts(
         run(ps.open(manifest, storage_options=options))
         return cost(proxy.requests())
 
-    def check(name: str, run: Callable[[ps.Dataset], Any], model: Cost, *, within: float) -> None:
+    def check(
+        name: str,
+        run: Callable[[ps.Dataset], Any],
+        model: Cost,
+        *,
+        within: float,
+        bytes_within: float = 0.05,
+    ) -> None:
         seen = found(run)
         assert seen.gets == pytest.approx(model.gets, rel=within), name
         assert seen.puts == model.puts, name
-        assert seen.read == pytest.approx(model.read, rel=0.05), name
+        assert seen.read == pytest.approx(model.read, rel=bytes_within), name
 
     def by_tasks(ds: ps.Dataset) -> None:
         for task in ds.tasks(target_bytes=1 << 30):
@@ -81,7 +90,7 @@ def test_reading_costs_what_the_model_counts(
     ranks = petabyte.blocked(num_bytes, COUNT, ranks=8)
     of_one = Cost(ranks.gets // 8, 0, ranks.read // 8)
     run = epoch(ps.Blocked(seed=0), rank=3, world_size=8)
-    check("Blocked, 8 ranks", run, of_one, within=0.35)
+    check("Blocked, 8 ranks", run, of_one, within=0.35, bytes_within=0.15)
     check(
         "verify",
         lambda ds: ps.verify(manifest, storage_options=options),
@@ -107,7 +116,18 @@ def test_converting_costs_what_the_model_counts(
     assert seen.written == pytest.approx(model.written, rel=0.02)
 
 
-def test_the_page_has_the_table_of_a_million_shards_that_were_planned(tmp_path: Path) -> None:
+def test_shards_are_planned_without_a_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(petabyte, "SHARDS", 20_000)
+    found = petabyte.planned(tmp_path)
+    assert found.num_tasks == 20_000
+    assert found.pickle_bytes < 2000
+    assert "| scan | 2.41 M | 0 | 0.02 PB |" in "\n".join(found.lines)
+
+
+@pytest.mark.stress
+def test_the_page_has_the_table_of_a_million_shards(tmp_path: Path) -> None:
     found = petabyte.planned(tmp_path)
     assert found.num_tasks == petabyte.SHARDS
     page = (ROOT / "docs" / "reference" / "ray-deployment.md").read_text("utf-8")

@@ -17,7 +17,8 @@ from appending import NAMES, NEW, OLD, ids, in_parallel, names_in
 from frames import frame
 from penstock import _core
 from penstock.storage import append_journal as journal
-from penstock.storage.local import FrontPart, LocalStorage
+from penstock.storage.base import FrontPart
+from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import Calls
 
 

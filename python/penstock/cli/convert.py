@@ -7,13 +7,13 @@ from typing import Any
 import click
 
 from penstock.cli import output
+from penstock.cli.on import on_option
 from penstock.cli.options import (
     NAMES,
     OF_RECORDS,
     json_option,
     misuse,
     names_in,
-    on_option,
     pairs_of,
     reading,
     source_argument,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import output
-from penstock.cli.options import json_option, on_option, opened, reading
+from penstock.cli.on import on_option
+from penstock.cli.options import json_option, opened, reading
 
 if TYPE_CHECKING:
     pass

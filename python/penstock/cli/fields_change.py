@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli import output
+from penstock.cli.on import on_option
 from penstock.cli.options import (
     NAMES,
     json_option,
     misuse,
     names_in,
-    on_option,
     pairs_of,
     reading,
     values_of,

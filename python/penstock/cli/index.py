@@ -6,11 +6,11 @@ import click
 
 from penstock import describe
 from penstock.cli import output
+from penstock.cli.on import on_option
 from penstock.cli.options import (
     json_option,
     misuse,
     of_format,
-    on_option,
     one_or_many,
     reading,
     source_argument,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from penstock.cli import output
+from penstock.cli.on import on_option
 from penstock.cli.options import (
     json_option,
     misuse,
-    on_option,
     one_or_many,
     reading,
     source_argument,

@@ -237,14 +237,6 @@ json_option = click.option(
 )
 
 
-on_option = click.option(
-    "--on",
-    metavar="ray|ray://HOST:PORT",
-    help="Do the work on a cluster of Ray, a file at a time. [default: on this machine]",
-)
-"""Of each command that runs long over shards that exist."""
-
-
 where_option = click.option(
     "--where",
     metavar="CONDITION",

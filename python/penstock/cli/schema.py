@@ -8,7 +8,8 @@ import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import json_option, misuse, on_option, opened, reading, source_argument
+from penstock.cli.on import on_option
+from penstock.cli.options import json_option, misuse, opened, reading, source_argument
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,12 +8,12 @@ import click
 
 from penstock.cli import output
 from penstock.cli.info import spread_document
+from penstock.cli.on import on_option
 from penstock.cli.options import (
     filtered,
     json_option,
     misuse,
     names_in,
-    on_option,
     opened,
     reading,
     source_argument,

@@ -20,6 +20,7 @@ from penstock.conditions import Filter, Where, filter_of, holds_of_shard
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._no_records import NoRecords
 from penstock.datasets._numbered import numbered
+from penstock.datasets._portable import portable
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.take import reordered
@@ -100,7 +101,7 @@ class ByCondition(Choice):
         return self._skipped
 
     def __reduce__(self) -> Any:
-        return ByCondition, (self._where, self._schema, self._reads)
+        return ByCondition, (portable(self._where), self._schema, self._reads)
 
     def numbers(self, files: Files) -> Sequence[np.ndarray]:
         with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.contract.format import Chunk, Reader
+from penstock.contract.format import Chunk, Options, Reader
 from penstock.datasets._chosen import ChosenReader, Inner
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._opened import options_of
@@ -54,6 +54,27 @@ class TaskShard(NamedTuple):
     """The digests of its overlays."""
 
 
+Columns = tuple[str, Sequence[tuple[Any, ...]]]
+"""Files as their pickle has them: what their paths begin with, and the facts of all files, one after another."""
+
+
+def to_columns(shards: Sequence[TaskShard]) -> Columns:
+    """The files of a task in less space."""
+    begin = os.path.commonprefix([shard.path for shard in shards])  # noqa: RUF071  of texts
+    return begin, list(
+        zip(*((s.path[len(begin) :], *s.state, *s[2:]) for s in shards), strict=True)
+    )
+
+
+def from_columns(columns: Columns) -> list[TaskShard]:
+    """What `to_columns` was given."""
+    begin, facts = columns
+    return [
+        TaskShard(begin + rest, FileState(*own[:4]), *own[4:])
+        for rest, *own in zip(*facts, strict=True)
+    ]
+
+
 class TaskFiles(Files):
     """The files of a task. With `part`, there is one, and only these records of it are read."""
 
@@ -68,31 +89,28 @@ class TaskFiles(Files):
         self.shards, self.part = shards, part
         self.paths = tuple(shard.path for shard in shards)
         self.storage = call["storage"] or LocalStorage()
-        options = options_of(call)
-        # A plan has the positions that an index would have.
-        needs_index = options.damage != "error" or options.checksums == "index"
-        if not needs_index and (part is None or part.end_byte):
-            options = replace(options, index="never")
-        self.options = replace(options, stores_index=False)
+        self.options = _options(options_of(call), part)
         self._format, self.hive, self.listed = call["format"], call["hive"], None
         self._firsts, self.uncounted = None, []
         self._hive = hive
         self.types, self._settled, self.schema = known.types, known.settled, known.schema
         self._num_kept = sum(shard.is_kept for shard in shards)  # the first ones
-        self._names = self._overlays = None
-        if known.fields is not None:
-            self._names = known.schema.names
-            limits = self.options.limits
-            self._overlays = Overlays(self.paths, self.storage, limits, known.fields)
-            for number, shard in enumerate(shards):
-                if tuple(self._overlays.digests(number)) != shard.added:
-                    raise _changed("the overlays of the file were changed", shard.path)
+        self._names = None if known.fields is None else known.schema.names
+        self._overlays = None if known.fields is None else self._same_overlays(known.fields)
         self._forget_readers()
         # Only the first records of a file can show that it has none of the fields.
         is_checked = known.types != "given" and (part is None or not part.first_record)
         self._alike = set(range(self._num_kept)) if is_checked else Every()
         self._whole = set[int]()
         self._has_warned = True
+
+    def _same_overlays(self, fields: dict[str, pa.Field]) -> Overlays:
+        """The overlays of the files, if they are those that were planned."""
+        found = Overlays(self.paths, self.storage, self.options.limits, fields)
+        for number, shard in enumerate(self.shards):
+            if tuple(found.digests(number)) != shard.added:
+                raise _changed("the overlays of the file were changed", shard.path)
+        return found
 
     @classmethod
     def known_of(cls, files: Files, call: dict[str, Any]) -> Known:
@@ -108,18 +126,18 @@ class TaskFiles(Files):
         return files._hive
 
     @classmethod
-    def shard_of(cls, files: Files, shard: int, *, is_whole: bool = False) -> TaskShard:
-        """A file of a dataset, as its tasks have it. On this machine, its path is absolute. In a task that `is_whole`, the
-        path is as the caller named it, and the records are not counted."""
-        path, overlays = files.paths[shard], files._overlays
-        is_counted = files.options.damage == "error" and not is_whole
-        return TaskShard(
-            os.path.abspath(path) if files.storage.is_here(path) and not is_whole else path,
-            files.file_state(shard),
-            files.num_records_of(shard) if is_counted else None,
-            shard < files._num_kept,
-            () if overlays is None else tuple(overlays.digests(shard)),
-        )
+    def shards_of(cls, files: Files, shards: range, *, are_whole: bool = False) -> list[TaskShard]:
+        """Consecutive files of a dataset, as its tasks have them. The paths of this machine are absolute. In tasks that
+        `are_whole`, paths are as the caller named them, and records are not counted."""
+        found: list[TaskShard] = []
+        listed = files.states_of(shards, are_counted=files.counts_records and not are_whole)
+        for shard, (path, state, num_records) in zip(shards, listed, strict=True):
+            is_here = files.storage.is_here(path) and not are_whole
+            full = os.path.abspath(path) if is_here else path
+            overlays = files._overlays
+            added = () if overlays is None else tuple(overlays.digests(shard))
+            found.append(TaskShard(full, state, num_records, shard < files._num_kept, added))
+        return found
 
     def _source_of(self, shard: int) -> Source:
         path, state = self.shards[shard][:2]
@@ -133,6 +151,14 @@ class TaskFiles(Files):
     def reader(self, shard: int) -> Reader:
         found = super().reader(shard)
         return found if self.part is None else PartReader(found, self.part)
+
+    def scanned(self, shard: int, *, whole: bool) -> Reader:
+        if self.part is None:
+            return super().scanned(shard, whole=whole)
+        reader, own = self.reader(shard), self.own(shard)
+        if whole and not own.reads_ahead() and self.part.end_byte:
+            self.source(shard).read_in_order(self.part.start_byte, self.part.end_byte)
+        return reader
 
     def begin(
         self, shards: Iterable[int], *, length: int | None = None, by_number: bool = False
@@ -149,6 +175,14 @@ class TaskFiles(Files):
                 found=num_records,
                 hint=_HINT,
             )
+
+
+def _options(options: Options, part: Chunk[None] | None) -> Options:
+    """The options with which a task reads. A plan has the positions that an index would have."""
+    needs_index = options.damage != "error" or options.checksums == "index"
+    is_found = part is None or part.end_byte > 0
+    index = "never" if is_found and not needs_index else options.index
+    return replace(options, index=index, stores_index=False)
 
 
 def _changed(what: str, path: str) -> ChangedError:

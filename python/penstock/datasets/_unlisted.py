@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from penstock.contract.format import Chunk, Reader
-from penstock.storage.base import FileState, Source
+from penstock.manifests.manifest import Listed
+from penstock.storage.base import Source
 
 
 class Every(set[int]):
@@ -25,6 +26,14 @@ class Cut(NamedTuple):
 
     part: Chunk[None]
     num_bytes: int
+
+
+class Divided(NamedTuple):
+    """The size of a file, its records (None if they are not counted) and its parts."""
+
+    num_bytes: int
+    num_records: int | None
+    cuts: Sequence[Cut] = ()
 
 
 class Unlisted(ABC):
@@ -66,17 +75,30 @@ class Unlisted(ABC):
     @abstractmethod
     def source(self, shard: int) -> Source: ...
 
-    def sizes(self) -> list[int]:
-        """The size of each file."""
-        return [self.num_bytes(shard) for shard in range(len(self.paths))]
+    def states_of(self, shards: range, *, are_counted: bool) -> list[Listed]:
+        """The names and states of consecutive files, and the records of each if they `are_counted`."""
+        return [
+            Listed(
+                self.paths[shard],
+                self.source(shard).file_state(),
+                self.num_records_of(shard) if are_counted else None,
+            )
+            for shard in shards
+        ]
 
-    def file_state(self, shard: int) -> FileState:
-        """The state of a file that is read."""
-        return self.source(shard).file_state()
-
-    def cut(self, shard: int, target_bytes: int) -> list[Cut]:
-        """Divide a file into parts of up to `target_bytes` that can be read alone."""
-        return joined(list(self.reader(shard).spans()), self.num_bytes(shard), target_bytes)
+    def divided(self, target_bytes: int, *, are_counted: bool) -> Iterator[Divided]:
+        """For each file: what a plan needs to know. If records `are_counted`, with the parts up to `target_bytes` that can
+        be read alone."""
+        counts = np.diff(self.firsts).tolist() if are_counted else None
+        for shard in range(len(self.paths)):
+            size = self.num_bytes(shard)
+            if counts is None:
+                yield Divided(size, None)
+            elif size <= target_bytes:
+                yield Divided(size, counts[shard])
+            else:
+                spans = list(self.reader(shard).spans())
+                yield Divided(size, counts[shard], joined(spans, size, target_bytes))
 
     @property
     def known_fingerprint(self) -> str:

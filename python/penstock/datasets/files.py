@@ -424,6 +424,11 @@ class Files(Unlisted):
             if not opened_only or self._opened[shard] is not None:
                 yield from skipped_of(self.own(shard), path)
 
+    @property
+    def counts_records(self) -> bool:
+        """Whether the records are counted before they are read. If damage is skipped, there may be fewer."""
+        return self.options.damage == "error"
+
     # -- all files ------------------------------------------------------------------------------
 
     @property

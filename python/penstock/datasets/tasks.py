@@ -20,11 +20,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.conditions import Where
 from penstock.contract.format import Chunk, SkippedRegion
 from penstock.datasets._chosen import ByCondition, ByNumber, Choice
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._opened import Opened, options_of
-from penstock.datasets._task_files import Known, TaskFiles, TaskShard
+from penstock.datasets._portable import packed, unpacked
+from penstock.datasets._task_files import (
+    Columns,
+    Known,
+    TaskFiles,
+    TaskShard,
+    from_columns,
+    to_columns,
+)
 from penstock.datasets._unlisted import joined
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
@@ -43,14 +52,14 @@ class Plan:
     def __init__(
         self,
         known: Known,
-        shard: Callable[[int], TaskShard],
+        shards: Callable[[range], list[TaskShard]],
         views: Sequence[View],
         schema: pa.Schema,
         columns: Sequence[str] | None,
         hive: HiveColumns | None,
     ) -> None:
         self.known = known
-        self.shard = shard
+        self.shards = shards
         self.views = views
         self.schema = schema
         self.columns = columns
@@ -106,7 +115,7 @@ class ReadTask:
     @property
     def paths(self) -> list[str]:
         """Its files, in the order in which they are read. Those of this machine are absolute."""
-        return [self._plan.shard(number).path for number in self._files]
+        return [shard.path for shard in self._plan.shards(self._files)]
 
     @property
     def damage(self) -> list[SkippedRegion]:
@@ -149,10 +158,35 @@ class ReadTask:
         files.options = options_of(self._plan.known.call)
         return files
 
+    def filter(self, where: Where) -> ReadTask:
+        """The task for those of these records for which a condition holds, as `Dataset.filter`."""
+        plan = self._plan
+        views = [*plan.views, ByCondition(where, plan.schema)]
+        chosen = Plan(plan.known, plan.shards, views, plan.schema, plan.columns, plan.hive)
+        return ReadTask(chosen, self._files, self._part, None, self.num_bytes, self._numbers)
+
+    def and_next(self, other: ReadTask) -> ReadTask | None:
+        """One task for the records of this task and of the next one of the same plan. None unless both are parts of the
+        same file."""
+        mine, its = self._part, other._part
+        if mine is None or its is None or self._files != other._files or self._numbers is not None:
+            return None
+        counts = self.num_records, other.num_records
+        part = Chunk(
+            mine.first_record,
+            mine.num_records + its.num_records,
+            mine.start_byte,
+            its.end_byte,
+            None,
+        )
+        num_records = None if None in counts else sum(filter(None, counts))
+        num_bytes = self.num_bytes + other.num_bytes
+        return ReadTask(self._plan, self._files, part, num_records, num_bytes)
+
     def _open(self) -> Opened:
         if self._opened is None:
             plan = self._plan
-            shards = list(map(plan.shard, self._files))
+            shards = plan.shards(self._files)
             hive = None if plan.hive is None else plan.hive.some(self._files)
             files: Files = TaskFiles(plan.known, shards, self._part, hive)
             if self._numbers is not None:
@@ -164,42 +198,36 @@ class ReadTask:
 
     def __reduce__(self) -> tuple[Any, ...]:
         plan = self._plan
-        shards = list(map(plan.shard, self._files))
+        shards = plan.shards(self._files)
         storage = plan.known.call["storage"] or LocalStorage()
         storage.check_pickled_names([shard.path for shard in shards])
         hive = None if plan.hive is None else plan.hive.some(self._files)
         of_plan = plan.known, plan.views, plan.schema, plan.columns
-        numbers = None if self._numbers is None else list(map(_short, self._numbers))
+        numbers = None if self._numbers is None else list(map(packed, self._numbers))
         own = self._part, self.num_records, self.num_bytes, numbers
-        return _task_alone, (of_plan, shards, hive, own)
+        return _task_alone, (of_plan, to_columns(shards), hive, own)
 
     def __repr__(self) -> str:
         files, part = self._files, self._part
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         where = "" if part is None else f" from record {part.first_record}"
         count = "records" if self.num_records is None else f"{self.num_records} records"
-        name = os.path.basename(shown(self._plan.shard(files[0]).path))
+        name = os.path.basename(shown(self._plan.shards(files[:1])[0].path))
         return f"<penstock.ReadTask {name}{more}{where}: {count}>"
-
-
-def _short(numbers: np.ndarray) -> range | np.ndarray:
-    """The same ascending numbers, as a range if they are one."""
-    if len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1:
-        return range(int(numbers[0]), int(numbers[-1]) + 1)
-    return numbers
 
 
 def _task_alone(
     of_plan: tuple[Any, ...],
-    shards: list[TaskShard],
+    columns_of_shards: Columns,
     hive: HiveColumns | None,
     own: tuple[Any, ...],
 ) -> ReadTask:
     """A task that was pickled."""
     known, views, schema, columns = of_plan
-    plan = Plan(known, shards.__getitem__, views, schema, columns, hive)
-    part, num_records, num_bytes, numbers = own
-    numbers = None if numbers is None else [np.asarray(one, np.int64) for one in numbers]
+    shards = from_columns(columns_of_shards)
+    plan = Plan(known, lambda _: shards, views, schema, columns, hive)
+    part, num_records, num_bytes, chosen = own
+    numbers = None if chosen is None else list(map(unpacked, chosen))
     return ReadTask(plan, range(len(shards)), part, num_records, num_bytes, numbers)
 
 
@@ -284,8 +312,8 @@ def _by_shard(files: Files, numbers: range | np.ndarray) -> Iterator[tuple[int, 
 def _pieces(
     spans: Sequence[Chunk[Any]], size: int, wanted: np.ndarray
 ) -> Iterator[tuple[Chunk[None], int, np.ndarray | None]]:
-    """Divide records of a file of `size` bytes into parts that are read whole (None), and parts of which some records are read: their
-    numbers in the part."""
+    """Divide records of a file of `size` bytes into parts that are read whole (None), and parts of which some records are
+    read: their numbers in the part."""
     runs: list[tuple[bool, list[Chunk[Any]]]] = []
     for span in spans:
         count = _between(wanted, span.first_record, span.num_records)
@@ -320,8 +348,8 @@ def _plan(
     dataset: Opened, call: dict[str, Any], files: Files, views: Sequence[View], *, are_whole: bool
 ) -> Plan:
     known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
-    shard = partial(TaskFiles.shard_of, files, is_whole=are_whole)
-    return Plan(known, shard, views, dataset.schema, dataset.columns, hive)
+    shards = partial(TaskFiles.shards_of, files, are_whole=are_whole)
+    return Plan(known, shards, views, dataset.schema, dataset.columns, hive)
 
 
 _Range = tuple[range, Chunk[None] | None, int | None, int]
@@ -329,15 +357,12 @@ _Range = tuple[range, Chunk[None] | None, int | None, int]
 
 
 def _ranges(files: Files, target_bytes: int, *, are_whole: bool) -> Iterator[_Range]:
-    is_counted = files.options.damage == "error" and not are_whole
-    counts = np.diff(files.firsts).tolist() if is_counted else None
-    begin = num_bytes = num_records = 0
-    sizes = files.sizes()
-    for shard, size in enumerate(sizes):
-        cuts = [] if counts is None or size <= target_bytes else files.cut(shard, target_bytes)
+    begin = num_bytes = num_records = shard = 0
+    known = files.counts_records and not are_whole
+    for shard, (size, count, cuts) in enumerate(files.divided(target_bytes, are_counted=known)):
         is_cut = len(cuts) > 1
         if begin < shard and (is_cut or num_bytes + size > target_bytes):
-            yield range(begin, shard), None, None if counts is None else num_records, num_bytes
+            yield range(begin, shard), None, num_records if known else None, num_bytes
             begin, num_bytes, num_records = shard, 0, 0
         if is_cut:
             for part, part_bytes in cuts:
@@ -345,9 +370,9 @@ def _ranges(files: Files, target_bytes: int, *, are_whole: bool) -> Iterator[_Ra
             begin = shard + 1
         else:
             num_bytes += size
-            num_records += 0 if counts is None else counts[shard]
-    if begin < len(sizes):
-        yield range(begin, len(sizes)), None, None if counts is None else num_records, num_bytes
+            num_records += count or 0
+    if begin <= shard:
+        yield range(begin, shard + 1), None, num_records if known else None, num_bytes
 
 
 def _taken_apart(files: Files) -> tuple[Files, list[View], Chosen | None]:

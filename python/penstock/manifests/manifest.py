@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import Any, SupportsIndex, overload
+from typing import Any, NamedTuple, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,14 @@ _KEPT_BYTES = 128 * MIB
 """Groups that were read are kept up to this size."""
 _MOST_PARTS = 1 << 21
 _FORMAT = "parquet"
+
+
+class Listed(NamedTuple):
+    """A shard, the state in which it must be, and its records, unless these are not counted."""
+
+    path: str
+    state: FileState
+    num_records: int | None
 
 
 class NoManifestError(FormatError):
@@ -187,11 +195,23 @@ class Manifest:
             *(self.value(shard, name) for name in ("bytes", "etag", "version", "modified_ns"))
         )
 
-    def expected(self, shard: int) -> FileState:
-        """The state in which a shard must be. If it was moved with the manifest, only its size is known."""
-        state, stored = self.state(shard), self.value(shard, "path")
-        is_moved = self.is_moved and self._name(stored) != stored
-        return FileState(state.size) if is_moved else state
+    def listed(self, shards: range) -> list[Listed]:
+        """What is known of some consecutive shards, with the states in which they must be. Of a shard that was moved with
+        the manifest, only the size is known."""
+        found: list[Listed] = []
+        at = shards.start
+        while at < shards.stop:
+            group = self._group(int(np.searchsorted(self._shards, at, "right")) - 1)
+            count = min(shards.stop - at, group.batch.num_rows - (at - group.first_shard))
+            rows = group.batch.slice(at - group.first_shard, count)
+            names = ["path", "records", "bytes", "etag", "version", "modified_ns"]
+            for stored, records, size, *signs in zip(*_lists(rows, names), strict=True):
+                path = self._name(stored)
+                is_moved = self.is_moved and path != stored
+                state = FileState(size) if is_moved else FileState(size, *signs)
+                found.append(Listed(path, state, records))
+            at += count
+        return found
 
     def open(self, shard: int, *, mmap: bool = False) -> Source:
         """Open a shard, in the state that is listed. If the manifest was moved, only the size is compared.
@@ -199,7 +219,7 @@ class Manifest:
         Raises:
             ChangedError: the shard was changed since the manifest was made.
         """
-        path, state = self.name(shard), self.expected(shard)
+        path, state, _ = self.listed(range(shard, shard + 1))[0]
         try:
             return self.storage.pinned(path, state, mmap=mmap)
         except (ChangedError, FileNotFoundError) as error:
@@ -292,6 +312,10 @@ class _WithFooter(SourceView):
         if start + length == self.size:  # a reader that does not know the length of the footer
             return _core.Buffer.join([self._source.read(start, -inside), self._footer])
         return self._source.read(start, length)
+
+
+def _lists(batch: pa.RecordBatch, names: list[str]) -> list[list[Any]]:
+    return [column.to_pylist() for column in batch.select(names).columns]
 
 
 def _starts(counts: Sequence[int]) -> np.ndarray:

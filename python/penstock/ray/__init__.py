@@ -3,5 +3,7 @@
 from __future__ import annotations
 
 from penstock.ray._cluster import Cluster
+from penstock.ray._read import read
+from penstock.ray._write import write
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "read", "write"]

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from logging import WARNING
 from typing import Any, TypeVar
 
 import ray
+from ray.util.client import ray as client
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.engine.cluster import Failed
@@ -67,7 +69,7 @@ class Cluster:
     def connect(self) -> None:
         """Connect this process to the cluster, if it is not connected yet."""
         if not ray.is_initialized():
-            ray.init(address=self.address, log_to_driver=False, logging_level="warning")
+            ray.init(address=self.address, log_to_driver=False, logging_level=WARNING)
 
     def options(self, paths: Iterable[str]) -> dict[str, Any]:
         """The options of Ray for tasks that read or write these files.
@@ -89,7 +91,7 @@ class Cluster:
 
 
 def _this_machine(path: str) -> NodeAffinitySchedulingStrategy:
-    if ray.util.client.ray.is_connected():
+    if client.is_connected():
         raise UnsupportedError(
             "the machines of the cluster may not see this file",
             file=shown(path),

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 import ray
+from ray import exceptions
 
 from penstock.engine.cluster import Failed
 from penstock.engine.pipeline import use_cores
@@ -85,8 +86,8 @@ class Running:
         """The results of a group; None if they are lost."""
         try:
             results, seconds = ray.get(ref)
-        except ray.exceptions.RayError as error:
-            return [self._failed(error)] if is_alone else None
+        except exceptions.RayError as error:
+            return [failed(error, self._retries)] if is_alone else None
         wanted = int(_GROUP_SECONDS * len(results) / max(seconds, 1e-6))
         self._size = max(1, min(wanted, 2 * self._size, _MOST_IN_GROUP))
         return results
@@ -104,18 +105,19 @@ class Running:
             else:
                 yield number, result
 
-    def _failed(self, error: Exception) -> Failed:
-        if isinstance(error, ray.exceptions.RayTaskError):
-            cause = error.cause
-            return Failed(cause if isinstance(cause, Exception) else error)
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        if isinstance(error, ray.exceptions.RaySystemError):
-            hint = "install penstock, and all that the task uses, on all machines of the cluster"
-            message = f"a worker could not load the task: {lines[-1]}"
-            return Failed(UnsupportedError(message, hint=hint))
-        deaths = self._retries + 1
-        message = f"the worker of this task died {deaths} times: {lines[0]}"
-        return Failed(PenstockError(message), deaths)
+
+def failed(error: Any, retries: int) -> Failed:
+    """What an error of Ray says of a task that was tried `retries` times more."""
+    if isinstance(error, exceptions.RayTaskError):
+        cause: Any = error.cause
+        return Failed(cause if isinstance(cause, Exception) else error)
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    if isinstance(error, exceptions.RaySystemError):
+        hint = "install penstock, and all that the task uses, on all machines of the cluster"
+        return Failed(UnsupportedError(f"a worker could not load the task: {lines[-1]}", hint=hint))
+    deaths = retries + 1
+    message = f"the worker of this task died {deaths} times: {lines[0]}"
+    return Failed(PenstockError(message), deaths)
 
 
 # -- on a worker ----------------------------------------------------------------------------------

@@ -258,9 +258,9 @@ class CachedSource(SourceView):
         self._touched: set[int] = set()
         self._lock = Lock()
 
-    def read_in_order(self) -> None:
+    def read_in_order(self, start: int = 0, end: int | None = None) -> None:
         self._is_in_order = True
-        super().read_in_order()
+        super().read_in_order(start, end)
 
     def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
         if not self._objects.accepts:

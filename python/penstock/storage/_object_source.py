@@ -246,8 +246,8 @@ class ObjectSource(Source):
             held.append(coming)
         return held
 
-    def read_in_order(self) -> None:
-        self._blocks.is_read_in_order = True
+    def read_in_order(self, start: int = 0, end: int | None = None) -> None:
+        self._blocks.read_in_order(start, self.size if end is None else end)
 
     def request(self, starts: Sequence[int], lengths: Sequence[int]) -> _core.Buffer:
         """The bytes of these ranges, by requests of their own."""
@@ -308,13 +308,14 @@ def object_state(state: FileState) -> _core.ObjectState:
 class _Blocks:
     """The blocks of an object that is read in order: those on the way, and the last ones that were read.
 
-    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each.
+    Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each, from `_grid` to
+    `_end`: all other bytes, or those that are read in order.
     """
 
     def __init__(self, source: ObjectSource, first: _core.Buffer, claim: Claim | None) -> None:
-        self.is_read_in_order = False
-        self._path, self._size, self._begin = source.path, source.size, source.begin
-        self._first = len(first)
+        self._is_read_in_order = False
+        self._path, self._end, self._begin = source.path, source.size, source.begin
+        self._first = self._grid = len(first)
         self._source = next(_NUMBERS)
         self._reached = len(first)
         self._ahead = 1
@@ -337,11 +338,19 @@ class _Blocks:
         unread = self._unread or self._lent()
         return _KEPT.get((self._source, -1)) or _EMPTY if unread is None else unread.data
 
+    def read_in_order(self, start: int, end: int) -> None:
+        """Read ahead from here on, up to `end`."""
+        with self._lock:
+            self._is_read_in_order = True
+            if start > self._first and not self._coming:
+                self._grid = self._reached = start
+            self._end = end
+
     def passed(self, start: int, end: int) -> None:
         """These bytes were read. When the first bytes were, in order, they are only kept as other blocks are."""
         if (unread := self._unread) is None or end < self._needed:
             return
-        if not self.is_read_in_order:
+        if not self._is_read_in_order:
             self._needed = min(self._needed, start)  # a footer, before the records
             return
         _KEPT.put((self._source, -1), unread.data)
@@ -383,24 +392,25 @@ class _Blocks:
         _KEPT.drop_all_of(self._source)
 
     def _is_in_order(self, start: int, end: int) -> bool:
-        is_window = self.is_read_in_order and end - start >= _LEAST_WINDOW
+        is_here = end <= self._end and (start >= self._grid or self._grid == self._first)
+        is_window = self._is_read_in_order and is_here and end - start >= _LEAST_WINDOW
         return is_window and abs(start - self._reached) <= _NEAR_BYTES
 
     def _number(self, at: int) -> int:
-        return (at - self._first) // _BLOCK_BYTES if at >= self._first else -1
+        return (at - self._grid) // _BLOCK_BYTES if at >= self._first else -1
 
     def _start(self, number: int) -> int:
-        return self._first + number * _BLOCK_BYTES if number >= 0 else 0
+        return self._grid + number * _BLOCK_BYTES if number >= 0 else 0
 
     def _length(self, number: int) -> int:
         begin = self._start(number)
-        return self._first if number < 0 else min(begin + _BLOCK_BYTES, self._size) - begin
+        return self._first if number < 0 else min(begin + _BLOCK_BYTES, self._end) - begin
 
     def _request(self, wanted: range) -> None:
         """Request blocks that are needed now, and some ahead. The further a source was read, the more."""
         if self._start(wanted.stop - 1) >= self._reached:
             self._ahead = min(2 * self._ahead, _MOST_AHEAD)
-        self._reached = max(self._reached, min(self._start(wanted.stop), self._size))
+        self._reached = max(self._reached, min(self._start(wanted.stop), self._end))
         for number in wanted:
             if not self._is_here(number):
                 self._begin_one(number, None)

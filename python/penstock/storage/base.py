@@ -79,9 +79,9 @@ class Source(ABC):
         del starts, lengths
         return ()
 
-    def read_in_order(self) -> None:
-        """Prepare for reads that follow one another in the file, by one thread or several. This is for storage with slow
-        access, which reads ahead; by default it does nothing."""
+    def read_in_order(self, start: int = 0, end: int | None = None) -> None:
+        """Prepare for reads that follow one another in the file, from `start` to `end`, by one thread or several. This
+        is for storage with slow access, which reads ahead; by default it does nothing."""
 
     def check_unchanged(self, *, may_grow: bool) -> None:
         """Raise ChangedError if the file was changed or replaced since it was opened. `may_grow` allows appended bytes,
@@ -140,8 +140,8 @@ class SourceView(Source):
     def want(self, starts: Sequence[int], lengths: Sequence[int]) -> Sequence[object] | None:
         return self._source.want(starts, lengths)
 
-    def read_in_order(self) -> None:
-        self._source.read_in_order()
+    def read_in_order(self, start: int = 0, end: int | None = None) -> None:
+        self._source.read_in_order(start, end)
 
     def check_unchanged(self, *, may_grow: bool) -> None:
         self._source.check_unchanged(may_grow=may_grow)
@@ -166,6 +166,20 @@ class SourceView(Source):
 
     def close(self) -> None:
         self._source.close()
+
+
+class FrontPart(SourceView):
+    """The first bytes of a file: those before an append that is not finished, or before the rest of a part that is read."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        super().__init__(source)
+        self.size = size
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        return self._source.read(start, max(0, min(length, self.size - start)))
+
+    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
+        return self._source.gather(starts, lengths)
 
 
 class Sink(Protocol):

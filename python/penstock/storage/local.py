@@ -15,9 +15,9 @@ from penstock.errors import ChangedError, UnsupportedError
 from penstock.storage import append_journal as journal
 from penstock.storage.base import (
     FileState,
+    FrontPart,
     Sink,
     Source,
-    SourceView,
     State,
     Storage,
     no_longer_names,
@@ -156,20 +156,6 @@ def _past_its_tick(path: str, seen: os.stat_result) -> os.stat_result:
         time.sleep(_TICK_NS / 1e9 / _MOST_LOOKS)
         seen = os.stat(path)
     return seen
-
-
-class FrontPart(SourceView):
-    """The first bytes of a local file: its contents before an append that is not finished."""
-
-    def __init__(self, source: LocalSource, size: int) -> None:
-        super().__init__(source)
-        self.size = size
-
-    def read(self, start: int, length: int) -> _core.Buffer:
-        return self._source.read(start, max(0, min(length, self.size - start)))
-
-    def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
-        return self._source.gather(starts, lengths)
 
 
 class LocalStorage(Storage):

@@ -49,7 +49,12 @@ class StoreFolder(Folder):
             self.entries.append(Entry(name, state.size, state.modified_ns or 0))
             self._states.append(state)
         self.folders = sorted({name.split("/")[0] for name, _, _ in self.entries if "/" in name})
+        self._listed = self.entries
         self._count()
+
+    def file_state(self) -> FileState:
+        size, digest = self.facts()
+        return FileState(int(size), str(digest))
 
     def identity(self) -> tuple[int, int, int, int]:
         return 0, 0, 0, 0

@@ -247,6 +247,13 @@ class MDSReader(Reader):
             yield self._chunk(first, last)
             first = last
 
+    def spans(self) -> Iterator[Chunk[None]]:
+        """Yield the chunks. A compressed shard is one span, because it is only read from front to back."""
+        if not self._codec:
+            yield from self.chunks()
+        elif self.num_records:
+            yield self._chunk(0, self.num_records)
+
     def _chunk(self, first: int, last: int) -> Chunk[None]:
         start, end = int(self._offsets[first]), int(self._offsets[last])
         return Chunk(first, last - first, start, end)

@@ -395,6 +395,13 @@ class ArraysReader(Reader):
         for first in range(0, self.num_records, self._step):
             yield self._chunk(first, min(self._step, self.num_records - first))
 
+    def spans(self) -> Iterator[Chunk[None]]:
+        """Yield the chunks. A compressed file is one span, because its members are only read from front to back."""
+        if not self._compression:
+            yield from self.chunks()
+        elif self.num_records:
+            yield self._chunk(0, self.num_records)
+
     def found_by(self, threads: int) -> Iterator[Stretch]:
         yield from self.chunks()
         yield from self._lost

@@ -33,7 +33,8 @@ class Ahead:
 
     def __init__(self, source: Source, num_groups: int) -> None:
         self._source = source
-        self._num_groups = num_groups
+        self.num_groups = num_groups
+        """Groups after these are not requested."""
         self._coming: dict[tuple[int, Names], tuple[Sequence[object], int]] = {}
         """What holds a row group, and its bytes."""
         self._begun: set[tuple[int, Names]] = set()
@@ -45,7 +46,7 @@ class Ahead:
         """Request columns of a row group, and of those after it as far as there is room. The caller holds the result
         until it has read the group. `ranges` returns the bytes of columns of a row group."""
         with self._lock:
-            for number in range(group, min(group + _MOST_GROUPS, self._num_groups)):
+            for number in range(group, min(group + _MOST_GROUPS, self.num_groups)):
                 if (number, names) in self._begun:
                     continue
                 asked = ranges(number, names)

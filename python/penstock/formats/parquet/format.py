@@ -17,6 +17,7 @@ byte range of a chunk is not known, and each chunk has the range of all data, fr
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cache, partial
@@ -280,6 +281,12 @@ class ParquetReader(Reader):
             start = min((one.start for one in columns), default=0)
             yield Chunk(at, count, start, max((one.end for one in columns), default=0), WHOLE)
             at += count
+
+    def found_in(self, part: Chunk[Any]) -> Iterator[Chunk[Any]]:
+        if self._ahead is not None:
+            last = bisect_left(self._starts, part.first_record + part.num_records) - 1
+            self._ahead.num_groups = self._parts[last].group + 1
+        return super().found_in(part)
 
     def reads_ahead(self) -> bool:
         if self._bytes.source.announces:

@@ -23,8 +23,8 @@ from penstock.errors import (
 )
 from penstock.framing.index import sidecar
 from penstock.framing.index.sidecar import Index
-from penstock.storage.base import Source, SourceView, Storage
-from penstock.storage.local import FrontPart, LocalSource, LocalStorage
+from penstock.storage.base import FrontPart, Source, SourceView, Storage
+from penstock.storage.local import LocalSource, LocalStorage
 
 BLOCK_BYTES = 1 << 20
 _AT_ONCE = 8

@@ -74,13 +74,11 @@ def walked_chunks(
     *,
     first_bytes: int = CHUNK_BYTES,
     start: tuple[int, int] | None = None,
-    end: int | None = None,
     on_long: OnLong | None = None,
 ) -> Iterator[Stretch]:
     """Split a shard into chunks by walking its frames window by window.
 
-    The walk begins at `start`, an offset and the number of the record there, and reads nothing after `end`, where a
-    record ends. If `on_long` is given, it is called for a
+    The walk begins at `start`, an offset and the number of the record there. If `on_long` is given, it is called for a
     record above the size limit, which is then left out. If damage is skipped, a damage scan reads a plain shard from
     the first fault on, and all of a compressed one. The seek points of compressed data are appended to `points`.
     """
@@ -89,9 +87,7 @@ def walked_chunks(
         return
     at, first = start or (shard.begin, 0)
     stream, window_bytes = shard.stream, first_bytes
-    while end is None or at < end:
-        if end is not None:
-            window_bytes = min(window_bytes, end - at)
+    while True:
         try:
             walked = stream.walk(shard.framing, at, window_bytes, shard.record_bytes)
         except _core.KernelError as error:
@@ -125,7 +121,6 @@ def walked_chunks(
             fault = shard.cut(num_bytes - consumed, at, need)
         elif not len(frames):
             # The window does not hold a whole record.
-            end = None if end is not None and at + window_bytes >= end else end
             more = shard.framing.more_bytes(need, window_bytes)
             window_bytes = max(more, CHUNK_BYTES)
         if fault is not None:

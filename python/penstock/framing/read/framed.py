@@ -45,6 +45,7 @@ from penstock.framing.read.held import FrameChunk, Held
 from penstock.framing.read.shard import OpenShard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
+from penstock.framing.streams.stream import PlainStream
 
 _WARNED_OF: set[tuple[str, str | None]] = set()
 """The folders and fields of which the program was warned."""
@@ -150,10 +151,12 @@ class FramedReader(Reader):
             yield Chunk(0, index.num_records, 0, self.source.size, index)
 
     def found_in(self, part: Chunk[Any]) -> Iterator[FrameChunk]:
-        if self._index is not None or not part.end_byte:
+        stream = self._shard.stream
+        if self._index is not None or not part.end_byte or not isinstance(stream, PlainStream):
             return super().found_in(part)
-        place = part.start_byte, part.first_record
-        return only_chunks(walked_chunks(self._shard, start=place, end=part.end_byte))
+        self.source.read_in_order(part.start_byte, part.end_byte)
+        bounded = replace(self._shard, stream=stream.until(part.end_byte))
+        return only_chunks(walked_chunks(bounded, start=(part.start_byte, part.first_record)))
 
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from penstock import _core
 from penstock.framing.framings import Framing
-from penstock.storage.base import Source
+from penstock.storage.base import FrontPart, Source
 from penstock.storage.local import LocalSource
 
 
@@ -58,6 +58,10 @@ class PlainStream(Stream):
 
     def size(self) -> int | None:
         return self._source.size
+
+    def until(self, end: int) -> PlainStream:
+        """The stream without the bytes from `end` on."""
+        return PlainStream(FrontPart(self._source, end))
 
     def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         if isinstance(self._source, LocalSource) and self._source.mapped is None:

@@ -88,7 +88,8 @@ def _parts(read: Dataset) -> tuple[np.ndarray, np.ndarray]:
     counts = [task.num_records for task in tasks if task.num_records is not None]
     if len(counts) == len(tasks):
         return np.cumsum(counts, dtype=np.int64), np.array([task.num_bytes for task in tasks])
-    return read.files.firsts[1:], np.array(read.files.sizes())  # a condition chooses the records
+    sizes = [read.files.num_bytes(shard) for shard in range(len(read.paths))]
+    return read.files.firsts[1:], np.array(sizes)  # a condition chooses the records, for example
 
 
 def _ordered(

@@ -173,7 +173,7 @@ def _fault(listed: Manifest, shard: int, path: str) -> tuple[str, str] | None:
         now = listed.storage.file_state(path)
     except FileNotFoundError:
         return "missing", "the manifest lists this shard, and it does not exist"
-    if listed.expected(shard).fits(now):
+    if listed.listed(range(shard, shard + 1))[0].state.fits(now):
         return None
     return "changed", "the shard was changed since the manifest was made"
 

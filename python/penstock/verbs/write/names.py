@@ -51,6 +51,22 @@ class Names:
             return self.final(number, self._total or 1)
         return f"{self._stem}-{number:05d}-of-unknown{self._suffix}"
 
+    def of_task(self, token: str, task: int, *, is_cut: bool) -> str:
+        """Return the pattern of the names of what one task of many writes, when no task knows how many shards the others
+        write. With `is_cut`, a task may write several shards."""
+        shard = "-{shard:05d}" if is_cut else ""
+        return f"{self._stem}-{token}-{task:06d}{shard}{self._suffix}"
+
+    def is_shard(self, name: str) -> bool:
+        """Whether a file of this name in the folder is a shard of such a set, however many shards it has and whoever wrote
+        it."""
+        if self._is_pattern:
+            fixed = SHARD_PATTERN.split(os.path.basename(self._target))[::2]
+            return re.fullmatch(r"\d+".join(map(re.escape, fixed)), name) is not None
+        begin, end = re.escape(os.path.basename(self._stem)), re.escape(self._suffix)
+        number = r"\d{5,}-of-\d{5,}|[0-9a-f]{8}-\d{6}(-\d{5})?"
+        return re.fullmatch(f"{begin}-({number}){end}", name) is not None
+
     def taken(self) -> list[str]:
         """Return the local files or folders that shards may replace, if final names are known only at the end."""
         if self.are_final:
