@@ -136,7 +136,42 @@ def damage_in_a_task() -> Case:
     return Case(lambda: ps.diff(skipping, skipping, on=Here()), advised)
 
 
+def shards_by_bytes_on_a_cluster() -> Case:
+    ps.write({"id": range(9)}, NAME)
+
+    def convert(**cut: int) -> None:
+        ps.convert(NAME, "b.tfrecord", on=Here(), overwrite=True, **cut)
+
+    def advised() -> None:
+        for cut in ({"num_shards": 3}, {"shard_records": 3}):
+            convert(**cut)
+            assert len(ps.open("b-*-of-00003.tfrecord")) == 9
+
+    return Case(lambda: convert(shard_bytes=20), advised)
+
+
+def damage_on_a_cluster() -> Case:
+    ps.write({"id": range(9)}, NAME)
+    data = bytearray(Path(NAME).read_bytes())
+    data[-9] ^= 1
+    Path(NAME).write_bytes(data)
+
+    def convert(source: str, **how: Any) -> int:
+        return ps.convert(
+            ps.open(source, damage="skip"), "b.parquet", overwrite=True, **how
+        ).num_records
+
+    def advised() -> None:
+        assert convert(NAME) == 8
+        ps.repair(NAME, into="c.tfrecord")
+        assert ps.convert("c.tfrecord", "c.parquet", on=Here()).num_records == 8
+
+    return Case(lambda: convert(NAME, on=Here()), advised)
+
+
 CASES: Cases = {
+    "'num_shards= or shard_records= instead of shard_bytes='": shards_by_bytes_on_a_cluster,
+    "'run penstock repair first, or convert without on='": damage_on_a_cluster,
     "\"pip install 'penstock[ray]'\"": without_ray,
     "'leave out on=; or penstock.sort both by the key, if both have the same keys, and leave out by='": records_by_a_key,
     "'run penstock repair first, or leave out on='": damage_in_a_task,

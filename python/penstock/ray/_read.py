@@ -93,7 +93,7 @@ def _planned(
 ) -> list[OwnTask]:
     if target_bytes is not None:
         return dataset.tasks(checked_count("target_bytes", target_bytes, 1))
-    total = sum(dataset.files.sizes())
+    total = dataset.files.total_bytes
     target = min(max(total // _NUM_TASKS, _LEAST_BYTES), _MOST_BYTES)
     if override_num_blocks is not None:
         target = min(target, max(total // override_num_blocks, 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pyarrow as pa
 
 from penstock.contract.summary import Summary
@@ -79,9 +82,7 @@ def change_beside(dataset: Dataset, changes: Changes) -> Summary:
     names = [*changes.drop, *changes.rename]
     plain = f"{'drop' if changes.drop else 'rename'}-{'+'.join(names)}"[:_NAME_LENGTH]
     name = _free_name(dataset, plain)
-    return write_overlay(
-        dataset, name, pa.schema([]), ((n, ()) for n in range(len(dataset.paths))), changes=changes
-    )
+    return write_overlay(dataset, name, pa.schema([]), lambda shard: (), changes=changes)
 
 
 def keep_beside(
@@ -95,8 +96,15 @@ def keep_beside(
     every = range(len(dataset.paths))
     if on is None:
         check_all(new, dataset, every, threads)
-        found = ((shard, columns_of(dataset, shard, new, threads)) for shard in every)
-    else:
-        check_on(on, new, dataset, every)
-        found = computed_on(on, dataset, new)
-    return write_overlay(dataset, name, new.schema, found, overwrite=overwrite)
+        here = lambda shard: columns_of(dataset, shard, new, threads)  # noqa: E731
+        return write_overlay(dataset, name, new.schema, here, overwrite=overwrite)
+    check_on(on, new, dataset, every)
+    made: dict[int, list[pa.RecordBatch]] = {}
+
+    def computed() -> Iterator[int]:
+        for shard, batches in computed_on(on, dataset, new):
+            made[shard] = batches
+            yield shard
+
+    how: dict[str, Any] = {"overwrite": overwrite, "shards": computed()}
+    return write_overlay(dataset, name, new.schema, made.pop, **how)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -41,7 +41,8 @@ class ShardTask(NamedTuple):
     place: Place
 
 
-class Common(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Common:
     """What all tasks of a job have in common."""
 
     edit: Edit

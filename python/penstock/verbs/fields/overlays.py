@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -167,10 +167,11 @@ def write_overlay(
     dataset: Dataset,
     name: str,
     schema: pa.Schema,
-    found: Iterable[tuple[int, Iterable[pa.RecordBatch]]],
+    columns_of_shard: Callable[[int], Iterable[pa.RecordBatch]],
     *,
     overwrite: bool = False,
     changes: Changes = _NOTHING,
+    shards: Iterable[int] | None = None,
 ) -> Summary:
     """Write an overlay for every shard of a dataset.
 
@@ -182,9 +183,10 @@ def write_overlay(
         dataset: the records.
         name: the overlay's name.
         schema: the schema of the new fields.
-        found: the number of each shard, in any order, with the values for its records, as batches of any length.
+        columns_of_shard: returns the values for one shard's records, in order, as batches of any length.
         overwrite: replace an overlay of this name; the new overlay then counts as the latest.
         changes: the fields that it drops or renames.
+        shards: the numbers of all shards, in the order in which their values are there. None: in theirs.
 
     Raises:
         FileExistsError: there is an overlay of this name with other values.
@@ -199,7 +201,7 @@ def write_overlay(
     waiting: list[tuple[int, Sink]] = []
     num_records = num_bytes = 0
     try:
-        for shard, batches in found:
+        for shard in range(len(dataset.paths)) if shards is None else shards:
             path = dataset.paths[shard]
             storage.make_folder(folder_of(path), like=path)
             old = {overlay.name: overlay for overlay in known[shard]}.get(name)
@@ -207,7 +209,7 @@ def write_overlay(
             sink = sink_for(storage, path_of(path, name), path, overwrite=is_replaced)
             waiting.append((shard, sink))
             writer = OverlayWriter(sink, name, sequence, schema, changes)
-            for batch in batches:
+            for batch in columns_of_shard(shard):
                 writer.write(batch)
             writer.finish(identify(dataset, shard))
             sink.finish()
