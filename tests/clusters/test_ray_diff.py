@@ -226,6 +226,16 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     assert not machines.sizes
 
 
+def test_a_file_that_cannot_be_read_at_first_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    a = written(tmp_path / "a.tfrecord", table(), num_shards=4)
+    b = written(tmp_path / "b.tfrecord", changed(table()), num_shards=3)
+    failing = worker_tasks.Failing(tmp_path / "notes")
+    found = ps.diff(a, b, on=BOTH, storage=failing)
+    assert found == ps.diff(a, b)
+    assert len(list((tmp_path / "notes").iterdir())) == 7
+
+
 def test_an_error_names_the_files_of_which_workers_died(tmp_path: Path) -> None:
     names = [f"{tmp_path}/{name}.tfrecord" for name in ("a", "poison")]
     for name in names:
