@@ -45,6 +45,16 @@ def test_verify_and_stats_print_the_same(nodes: Any, tmp_path: Path) -> None:
         damage(paths)
 
 
+def test_diff_prints_the_same(nodes: Any, tmp_path: Path) -> None:
+    for name, ids in (("a", range(9)), ("b", [0, 1, 7, 3, 4, 5, 6, 7, 8])):
+        ps.write({"id": ids}, str(tmp_path / f"{name}-{{shard}}.tfrecord"), num_shards=3)
+    words = ["-m", "penstock", "diff", "--json", *(f"{tmp_path}/{name}-*" for name in "ab")]
+    here = run(words)
+    there = run([*words, "--on", "ray"], RAY_ADDRESS=nodes.address)
+    assert json.loads(there.stdout) == json.loads(here.stdout), there.stderr
+    assert (there.returncode, here.returncode) == (1, 1)
+
+
 def test_messages_of_ray_are_not_part_of_the_output(nodes: Any, tmp_path: Path) -> None:
     path = ps.write({"id": range(9)}, str(tmp_path / "poison.tfrecord")).paths[0]
     program = (

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from steps import Case, Cases
+from steps import Case, Cases, cli
 
 import penstock as ps
 from penstock.engine.cluster import machines_of
@@ -108,6 +108,34 @@ def files_in_memory() -> Case:
     return Case(lambda: ps.verify(NAME, storage=storage, on=Here()), advised)
 
 
+def records_by_a_key() -> Case:
+    ps.write({"id": [3, 1, 2], "x": [9, 7, 8]}, NAME)
+    ps.write({"id": [1, 2, 3], "x": [7, 0, 9]}, "b.parquet")
+
+    def advised() -> None:
+        assert ps.diff(NAME, "b.parquet", by="id").records.num_differ == 1
+        ps.sort(NAME, "id", into="c.tfrecord")
+        found = ps.diff("c.tfrecord", "b.parquet", on=Here())
+        assert (found.records.num_compared, found.records.num_differ) == (3, 1)
+
+    return Case(lambda: ps.diff(NAME, "b.parquet", by="id", on=Here()), advised)
+
+
+def damage_in_a_task() -> Case:
+    ps.write({"id": [1, 2, 3]}, NAME)
+    data = bytearray(Path(NAME).read_bytes())
+    data[len(data) // 2] ^= 1
+    Path(NAME).write_bytes(data)
+    skipping = ps.open(NAME, damage="skip")
+
+    def advised() -> None:
+        assert ps.diff(skipping, skipping).records.num_compared == 2
+        cli(f"repair {NAME} --into c.tfrecord")
+        assert ps.diff("c.tfrecord", "c.tfrecord", on=Here()).records.num_compared == 2
+
+    return Case(lambda: ps.diff(skipping, skipping, on=Here()), advised)
+
+
 def shards_by_bytes_on_a_cluster() -> Case:
     ps.write({"id": range(9)}, NAME)
 
@@ -145,6 +173,8 @@ CASES: Cases = {
     "'num_shards= or shard_records= instead of shard_bytes='": shards_by_bytes_on_a_cluster,
     "'run penstock repair first, or convert without on='": damage_on_a_cluster,
     "\"pip install 'penstock[ray]'\"": without_ray,
+    "'leave out on=; or penstock.sort both by the key, if both have the same keys, and leave out by='": records_by_a_key,
+    "'run penstock repair first, or leave out on='": damage_in_a_task,
     "'install the same version on all machines'": another_version,
     "'install penstock, and all that the task uses, on all machines of the cluster'": a_worker_without_penstock,
     "'name files in a store, or pass on=penstock.ray.Cluster(address, shared_paths=True) if they see it under this path'": a_file_of_this_machine,

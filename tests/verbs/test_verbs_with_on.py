@@ -15,7 +15,7 @@ import penstock as ps
 from penstock.cli.program import program
 
 PUBLIC = Path(ps.__file__).with_name("__init__.pyi").read_text()
-REFUSE = {"sort", "dedupe", "diff"}
+REFUSE = {"sort", "dedupe"}
 """Verbs whose `on` is an error that names another way."""
 WITHOUT = {
     "append": "one process extends a file",
@@ -30,7 +30,6 @@ WITHOUT_OPTION = {
     "append": "as above",
     "sort": "refused by the verb",
     "dedupe": "refused by the verb",
-    "diff": "refused by the verb",
     "split": "as above",
     "plan": "no data is read",
     "bench formats": "it measures this machine",
@@ -90,7 +89,6 @@ def test_what_cannot_run_on_a_cluster_names_another_way(name: str, tmp_path: Pat
     calls: dict[str, Callable[..., Any]] = {
         "sort": lambda **on: ps.sort(data, "id", into=str(tmp_path / "b.tfrecord"), **on),
         "dedupe": lambda **on: ps.dedupe(data, into=str(tmp_path / "b.tfrecord"), **on),
-        "diff": lambda **on: ps.diff(data, data, **on),
     }
     with pytest.raises(ps.UnsupportedError, match="so on= is not possible here") as caught:
         calls[name](on="ray")

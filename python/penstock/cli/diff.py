@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import output
+from penstock.cli.on import on_option
 from penstock.cli.options import json_option, opened, reading
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Examples:
   penstock diff 'train-*.tfrecord' train.parquet
   penstock diff --by id --columns id,label old.parquet shuffled.parquet
   penstock diff --json old/ new/ > differences.json
+  penstock diff --on ray 's3://old/*.tfrecord' 's3://new/*.parquet'
 """,
 )
 @click.argument("a", type=click.Path(), metavar="A")
@@ -31,6 +33,7 @@ Examples:
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
 @reading("columns", "raw", "checksums", "damage", "index", "limits", "threads", "dialect")
 @reading("storage_options")
+@on_option
 @json_option
 def command(
     a: str,
@@ -38,6 +41,7 @@ def command(
     by: str | None,
     columns: list[str] | None,
     threads: int | None,
+    on: str | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -52,7 +56,9 @@ def command(
     sides = [opened((source,), **options) for source in (a, b)]
     try:
         with output.progress("diff") as progress:
-            found = ps.diff(*sides, columns=columns, by=by, threads=threads, progress=progress)
+            found = ps.diff(
+                *sides, columns=columns, by=by, threads=threads, progress=progress, on=on
+            )
     except ps.SchemaError as error:
         if _MISUSE.search(error.message):
             message = f"{error.field!r}: {error.message}"

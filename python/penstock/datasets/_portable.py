@@ -12,8 +12,8 @@ import numpy as np
 
 from penstock.errors import UnsupportedError
 
-Numbers = tuple[int, bytes] | np.ndarray
-"""The numbers of records, or their count and a bit for each record."""
+Numbers = range | tuple[int, bytes] | np.ndarray
+"""The numbers of records; as a range if they are one, or as their count and a bit for each record."""
 
 
 class _ByValue:
@@ -49,6 +49,8 @@ def _cloudpickle() -> ModuleType | None:
 
 def packed(numbers: np.ndarray) -> Numbers:
     """Ascending numbers in less space, if they are dense."""
+    if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:
+        return range(int(numbers[0]), int(numbers[-1]) + 1)
     if not len(numbers) or numbers[-1] // 8 >= numbers.nbytes:
         return numbers
     bits = np.zeros(int(numbers[-1]) + 1, bool)
@@ -60,5 +62,7 @@ def unpacked(numbers: Numbers) -> np.ndarray:
     """What `packed` was given."""
     if isinstance(numbers, np.ndarray):
         return numbers
+    if isinstance(numbers, range):
+        return np.arange(numbers.start, numbers.stop)
     bits = np.unpackbits(np.frombuffer(numbers[1], np.uint8), count=numbers[0])
     return np.flatnonzero(bits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -439,7 +439,11 @@ class Dataset(Opened):
 
     def tasks_at(self, numbers: range | np.ndarray) -> list[ReadTask]:
         """Return tasks that together read the records with these numbers, which must ascend."""
-        return tasks_at(self, self._call, numbers)
+        return next(self.tasks_at_each([numbers]))
+
+    def tasks_at_each(self, several: Iterable[range | np.ndarray]) -> Iterator[list[ReadTask]]:
+        """The same for each of several sequences of numbers."""
+        return tasks_at(self, self._call, several)
 
     def with_types(self, types: Mapping[str, Any]) -> Dataset:
         """Return a dataset of the same records with other types for some fields: `types=` of `open`."""

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -253,25 +253,46 @@ def tasks_of(
     return tasks
 
 
-def tasks_at(dataset: Opened, call: dict[str, Any], numbers: range | np.ndarray) -> list[ReadTask]:
-    """Return tasks that together read the records with these numbers, which must ascend, and no others. A task has
-    records of one file."""
+def tasks_at(
+    dataset: Opened, call: dict[str, Any], several: Iterable[range | np.ndarray]
+) -> Iterator[list[ReadTask]]:
+    """For each of several sequences of ascending numbers, yield tasks that together read the records with these numbers,
+    and no others. A task has records of one file."""
     files = dataset.files
     base, views, _ = _taken_apart(files)
     views = [view for view in views if not isinstance(view, Choice)]
-    plan = _plan(dataset, call, base, views, are_whole=False)
-    tasks: list[ReadTask] = []
-    for shard, wanted in _by_shard(files, numbers):
-        size, total = base.num_bytes(shard), base.num_records_of(shard)
-        only = range(shard, shard + 1)
-        if len(wanted) == total:
-            tasks.append(ReadTask(plan, only, None, total, size))
-            continue
-        for part, num_bytes, inside in _pieces(base, shard, wanted):
-            count = part.num_records if inside is None else len(inside)
-            chosen = None if inside is None else [inside]
-            tasks.append(ReadTask(plan, only, part, count, num_bytes, chosen))
-    return tasks
+    plan, spans = _plan(dataset, call, base, views, are_whole=False), _Spans(base)
+    for numbers in several:
+        tasks: list[ReadTask] = []
+        for shard, wanted in _by_shard(files, numbers):
+            size, total = base.num_bytes(shard), base.num_records_of(shard)
+            only = range(shard, shard + 1)
+            if len(wanted) == total:
+                tasks.append(ReadTask(plan, only, None, total, size))
+                continue
+            for part, num_bytes, inside in _pieces(spans.of(shard, wanted), size, wanted):
+                count = part.num_records if inside is None else len(inside)
+                chosen = None if inside is None else [inside]
+                tasks.append(ReadTask(plan, only, part, count, num_bytes, chosen))
+        yield tasks
+
+
+class _Spans:
+    """Keeps the spans of one file, since consecutive requests are for the same."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._shard = -1
+        self._spans: list[Chunk[Any]] = []
+        self._firsts = np.zeros(0, np.int64)
+
+    def of(self, shard: int, wanted: np.ndarray) -> list[Chunk[Any]]:
+        """The spans of a file from the first to the last of some records."""
+        if shard != self._shard:
+            self._shard, self._spans = shard, list(self._files.reader(shard).spans())
+            self._firsts = np.array([span.first_record for span in self._spans])
+        begin, end = np.searchsorted(self._firsts, wanted[[0, -1]], "right").tolist()
+        return self._spans[begin - 1 : end]
 
 
 def _by_shard(files: Files, numbers: range | np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -291,12 +312,12 @@ def _by_shard(files: Files, numbers: range | np.ndarray) -> Iterator[tuple[int, 
 
 
 def _pieces(
-    files: Files, shard: int, wanted: np.ndarray
+    spans: Sequence[Chunk[Any]], size: int, wanted: np.ndarray
 ) -> Iterator[tuple[Chunk[None], int, np.ndarray | None]]:
-    """Divide records of a file into parts that are read whole (None), and parts of which some records are read: their
-    numbers in the part."""
+    """Divide records of a file of `size` bytes into parts that are read whole (None), and parts of which some records are
+    read: their numbers in the part."""
     runs: list[tuple[bool, list[Chunk[Any]]]] = []
-    for span in files.reader(shard).spans():
+    for span in spans:
         count = _between(wanted, span.first_record, span.num_records)
         is_whole = len(count) == span.num_records
         if not len(count):
@@ -305,9 +326,8 @@ def _pieces(
             runs[-1][1].append(span)
         else:
             runs.append((is_whole, [span]))
-    size = files.num_bytes(shard)
-    for is_whole, spans in runs:
-        ((part, num_bytes),) = joined(spans, size, size + 1)
+    for is_whole, run in runs:
+        ((part, num_bytes),) = joined(run, size, size + 1)
         inside = _between(wanted, part.first_record, part.num_records) - part.first_record
         yield part, num_bytes, None if is_whole else inside
 

@@ -8,8 +8,8 @@ payloads are decoded with the keys that they contain.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -67,89 +67,80 @@ class NewColumn:
         return a, b
 
 
-class Side:
-    """One of the two datasets to compare."""
+_FACTS = ("kind", "message", "field", "byte", "expected", "found")
+
+
+class Misfit(Exception):
+    """A record whose payload cannot be decoded: the place of its side, its number in the dataset, and what is wrong, which
+    does not name its file."""
+
+    def __init__(self, place: int, number: int, fault: SchemaError | SimpleNamespace) -> None:
+        super().__init__(place, number, fault)
+        self.place, self.number, self.fault = place, number, fault
+
+
+class Values:
+    """What the columns of one side's batches are. It pickles, since it has no dataset."""
 
     def __init__(
-        self, dataset: Dataset, columns: Sequence[str] | None, without: Collection[str]
+        self,
+        dataset: Dataset,
+        columns: Sequence[str] | None,
+        without: Collection[str],
+        place: int,
+        *,
+        has_payloads: bool,
     ) -> None:
-        self.dataset = dataset
-        chosen = self.dataset.schema.names if columns is None else list(columns)
-        self._without = without
-        refuse_twins(self.dataset.schema, chosen)
-        known = set(self.dataset.schema.names)
-        self._chosen = [name for name in chosen if name in known and name not in without]
-        self._only: Collection[str] | None = columns
-        if columns is None and self.dataset.columns is not None:
-            self._only = self._chosen
-        payloads = _payloads_of(self.dataset)
-        self.has_payloads = payloads is not None
+        chosen = dataset.schema.names if columns is None else list(columns)
+        known = set(dataset.schema.names)
+        self.chosen = [name for name in chosen if name in known and name not in without]
+        self.dialect = dataset.options.dialect
+        self.has_payloads = has_payloads
         """Whether batches contain payloads of Examples."""
-        self.has_features = self.has_payloads or _is_of_examples(self.dataset)
+        self.has_features = has_payloads or _is_of_examples(dataset)
         """Whether structs are features `parent/child`, with or without a schema in a sidecar."""
-        self._read = payloads or self.dataset
+        self._place = place
+        self._without = without
+        self._only: Collection[str] | None = columns
+        if columns is None and dataset.columns is not None:
+            self._only = self.chosen
+        self._schema: pa.Schema | None = None
         self._typed: DecodePlan | None = None
         self._plans: dict[tuple[Any, ...], DecodePlan] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_typed": None, "_plans": {}}
 
     @property
     def is_inferred(self) -> bool:
         """Whether the fields are inferred from the payloads during the read."""
-        return self.has_payloads and self._typed is None
-
-    def read_by_schema(self) -> None:
-        """Read payloads, and decode them with the schema of the dataset."""
-        payloads = self.dataset.reopened(raw=True, columns=None)
-        if payloads.schema.names == RAW_SCHEMA.names:
-            schema, dialect = self.dataset.schema, self.dataset.options.dialect
-            wanted = pa.schema([schema.field(name) for name in self._chosen])
-            self._typed = DecodePlan(plan_fields(wanted, convert=dialect == "protobuf"), dialect)
-            self._read, self.has_payloads = payloads, True
+        return self.has_payloads and self._schema is None
 
     @property
     def names(self) -> list[str]:
-        return [] if self.is_inferred else self._chosen
-
-    def types(self, as_features: bool) -> dict[str, pa.DataType]:
-        """Return the types of the fields in `names`, with structs as features if requested."""
-        fields = [self.dataset.schema.field(name) for name in self.names]
-        return {name: type_ for f in fields for name, type_ in _leaves(f, as_features)}
+        return [] if self.is_inferred else self.chosen
 
     @property
-    def sampled_names(self) -> list[str]:
-        """The fields of the dataset's schema, even if it is inferred from a sample."""
-        is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.has_payloads
-        return [] if is_empty else self._chosen
+    def read_columns(self) -> list[str] | None:
+        """The columns of the batches."""
+        return None if self.has_payloads else self.chosen
 
-    def batches(self, threads: int | None) -> Generator[pa.RecordBatch]:
-        yield from self._read.scan(None if self.has_payloads else self._chosen, None, threads)
-
-    def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
-        """Yield the records with the numbers in `order`, in that order."""
-        columns = None if self.has_payloads else self._chosen
-        size = self._read.files.total_bytes
-        yield from shuffled_between(self._read, order, columns, threads, size)
+    def decode_by(self, schema: pa.Schema) -> None:
+        """Decode payloads with a schema."""
+        self.has_payloads, self._schema = True, pa.schema([schema.field(n) for n in self.chosen])
 
     def frames(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> _core.Frames:
         framed = _core.frame_records(batch.column(0))
         frames = _core.walk(TFRECORD.name, framed.data, 0, _NO_LIMIT)[0]
         return frames if rows is None else frames.select(pa.array(rows, pa.uint64()))
 
-    def find(
-        self, names: Collection[str], known: Collection[str], threads: int | None
+    def types_in(
+        self, batch: pa.RecordBatch, names: Collection[str], known: Collection[str]
     ) -> dict[str, pa.DataType]:
-        """Return the types of the given fields that occur in the records. Reading stops when all are found."""
-        found: dict[str, pa.DataType] = {}
-        if not names or not self.is_inferred:
-            return found
-        with closing(self.batches(threads)) as batches:
-            for batch in batches:
-                for entry in self.frames(batch).infer()["keys"]:
-                    name = _name(entry, (), known)
-                    if name in names:
-                        found[name] = _shown_type(entry)
-                if len(found) == len(names):
-                    break
-        return found
+        """Return the types of those of the given fields that occur in a batch of payloads."""
+        entries = self.frames(batch).infer()["keys"]
+        named = ((_name(entry, (), known), entry) for entry in entries)
+        return {name: _shown_type(entry) for name, entry in named if name in names}
 
     def columns(
         self,
@@ -160,9 +151,12 @@ class Side:
     ) -> dict[str, NewColumn]:
         """Return the values of some rows of a batch, as {field name: column}.
 
-        `batch` is from `batches` or `picked`. `rows` are the wanted rows, or None for all. `numbers` has the record
-        number of each row of the batch, for errors. `known` has the field names of the other side, to which keys are
-        mapped.
+        `batch` is from `Side.batches` or `Side.picked`. `rows` are the wanted rows, or None for all. `numbers` has the
+        record number of each row of the batch, for errors. `known` has the field names of the other side, to which keys
+        are mapped.
+
+        Raises:
+            Misfit: a payload cannot be decoded.
         """
         if self.has_payloads:
             frames = self.frames(batch, rows)
@@ -178,13 +172,16 @@ class Side:
     def _decoded(
         self, frames: _core.Frames, numbers: np.ndarray, known: Collection[str]
     ) -> dict[str, NewColumn]:
-        if self._typed is not None:
+        if self._schema is not None:
+            if self._typed is None:
+                fields = plan_fields(self._schema, convert=self.dialect == "protobuf")
+                self._typed = DecodePlan(fields, self.dialect)
             batch = self._decode(self._typed, frames, numbers)
             return _typed_columns(batch.schema, batch.columns)
         try:
             entries = frames.infer()["keys"]
         except _core.KernelError as error:
-            raise self._located(error.args[0], numbers) from None
+            raise self._misfit(error.args[0], numbers) from None
         found = self._named(entries, known)
         fields = [_field(name, entry) for name, entry in found.items()]
         batch = self._decode(self._plan(fields), frames, numbers)
@@ -210,11 +207,17 @@ class Side:
         try:
             return plan.decode(frames)
         except _core.KernelError as error:
-            raise self._located(error.args[0], numbers) from None
+            raise self._misfit(error.args[0], numbers) from None
         except SchemaError as error:
-            if self._typed is None:
+            if self._schema is None:
                 raise
-            raise self._located(error, numbers) from None
+            raise Misfit(self._place, int(numbers[error.record or 0]), error) from None
+
+    def _misfit(self, fault: _core.Fault, numbers: np.ndarray) -> Misfit:
+        facts = {
+            name: getattr(fault, name) for name in _FACTS
+        }  # a fault of the core does not pickle
+        return Misfit(self._place, int(numbers[fault.record or 0]), SimpleNamespace(**facts))
 
     def _plan(self, fields: Sequence[pa.Field]) -> DecodePlan:
         key = tuple(
@@ -222,22 +225,67 @@ class Side:
         )
         plan = self._plans.get(key)
         if plan is None:
-            plan = DecodePlan(plan_fields(pa.schema(fields)), self.dataset.options.dialect)
+            plan = DecodePlan(plan_fields(pa.schema(fields)), self.dialect)
             if len(self._plans) < 64:  # records may have any keys
                 self._plans[key] = plan
         return plan
 
-    def _located(self, fault: _core.Fault | SchemaError, numbers: np.ndarray) -> PenstockError:
+
+class Side:
+    """One of the two datasets to compare."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        columns: Sequence[str] | None,
+        without: Collection[str],
+        place: int,
+    ) -> None:
+        self.dataset = dataset
+        refuse_twins(dataset.schema, dataset.schema.names if columns is None else list(columns))
+        payloads = _payloads_of(dataset)
+        is_read_raw = payloads is not None
+        self.values = Values(dataset, columns, without, place, has_payloads=is_read_raw)
+        self.read = payloads or dataset
+        """The dataset of the batches."""
+
+    def read_by_schema(self) -> None:
+        """Read payloads, and decode them with the schema of the dataset."""
+        payloads = self.dataset.reopened(raw=True, columns=None)
+        if payloads.schema.names == RAW_SCHEMA.names:
+            self.read = payloads
+            self.values.decode_by(self.dataset.schema)
+
+    def types(self, as_features: bool) -> dict[str, pa.DataType]:
+        """Return the types of the fields in `names`, with structs as features if requested."""
+        fields = [self.dataset.schema.field(name) for name in self.values.names]
+        return {name: type_ for f in fields for name, type_ in _leaves(f, as_features)}
+
+    @property
+    def sampled_names(self) -> list[str]:
+        """The fields of the dataset's schema, even if it is inferred from a sample."""
+        is_empty = self.dataset.schema.equals(RAW_SCHEMA) and self.values.has_payloads
+        return [] if is_empty else self.values.chosen
+
+    def batches(self, threads: int | None) -> Generator[pa.RecordBatch]:
+        yield from self.read.scan(self.values.read_columns, None, threads)
+
+    def picked(self, order: np.ndarray, threads: int | None) -> Generator[pa.RecordBatch]:
+        """Yield the records with the numbers in `order`, in that order."""
+        size = self.read.files.total_bytes
+        yield from shuffled_between(self.read, order, self.values.read_columns, threads, size)
+
+    def located(self, misfit: Misfit) -> PenstockError:
         """Return the error that a normal read of this record raises, since that error names the file."""
-        number = int(numbers[fault.record or 0])
-        shards, local = self.dataset.files.locate(np.array([number]))
+        shards, local = self.dataset.files.locate(np.array([misfit.number]))
         try:
-            self.dataset.take([number])
+            self.dataset.take([misfit.number])
         except PenstockError as error:
             return error
-        if isinstance(fault, SchemaError):
-            return fault
-        return error_from(fault, file=self.dataset.paths[int(shards[0])], record=int(local[0]))
+        if isinstance(misfit.fault, SchemaError):
+            return misfit.fault
+        file = self.dataset.paths[int(shards[0])]
+        return error_from(misfit.fault, file=file, record=int(local[0]))
 
 
 def _typed_columns(schema: pa.Schema, arrays: Iterable[pa.Array]) -> dict[str, NewColumn]:
