@@ -8,7 +8,6 @@ counts with the requests that a server sees. Prices and limits are those of S3, 
 from __future__ import annotations
 
 import pickle
-import resource
 import tempfile
 import time
 from dataclasses import dataclass, fields
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import penstock as ps
+from benchmarks.plan_tasks import peak_bytes
 from penstock.manifests.table import GROUP_SHARDS, SCHEMA, Footer
 from penstock.storage._object_announced import _GAP_BYTES as GAP_BYTES
 from penstock.storage._object_announced import PIECE_BYTES
@@ -251,7 +251,7 @@ def planned(folder: Path) -> Planned:
     ds = ps.open(path, storage_options=options)
     tasks = ds.tasks(target_bytes=1 << 30)
     seconds = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     records = np.array([found.num_records for found in tasks])
     sizes = np.array([found.num_bytes for found in tasks])
     assert len(ds) == records.sum()
