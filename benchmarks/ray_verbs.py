@@ -1,4 +1,4 @@
-"""`verify` of many shards by two workers of one core each, beside two threads of one process.
+"""`verify` and `convert` of many shards by two workers of one core each, beside two threads of one process.
 
     python -m benchmarks.ray_verbs [--shards 100] [--shard-mb 16] [--rounds 5]
 
@@ -14,6 +14,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -41,16 +42,27 @@ def write(folder: str, num_shards: int, shard_bytes: int) -> list[str]:
     return list(made.paths)
 
 
-def seconds(call: Callable[[], ps.Report]) -> float:
-    begun = time.perf_counter()
-    assert call().ok
-    return time.perf_counter() - begun
+def compare(title: str, size: int, calls: list[Callable[[], object]], rounds: int) -> None:
+    """Time two calls in turns, after one of each: the files are in the system's cache, and the workers are warm."""
+    taken: list[list[float]] = [[] for _ in calls]
+    for number in range(rounds + 1):
+        for call, times in zip(calls, taken, strict=True):
+            begun = time.perf_counter()
+            call()
+            if number:
+                times.append(time.perf_counter() - begun)
+    threads, workers = map(statistics.median, taken)
+    print(
+        f"{title}, {size / 1e6:.0f} MB: two threads {threads:.2f} s ({size / threads / 1e6:.0f} MB/s),"
+        f" two workers {workers:.2f} s ({size / workers / 1e6:.0f} MB/s): {threads / workers:.2f} (0.85)",
+        flush=True,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shards", type=int, default=100)
-    parser.add_argument("--shard-mb", type=float, default=16)
+    parser.add_argument("--shards", type=int, default=100, help="of verify; a fifth for convert")
+    parser.add_argument("--shard-mb", type=float, default=16, help="five times that for convert")
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     import ray
@@ -58,28 +70,24 @@ def main() -> None:
     from penstock.ray import Cluster
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    num_bytes = int(given.shard_mb * 1e6)
     with tempfile.TemporaryDirectory() as folder:
-        paths = write(folder, given.shards, int(given.shard_mb * 1e6))
+        paths = write(folder, given.shards, num_bytes)
         size = sum(map(os.path.getsize, paths))
-        calls: dict[str, Callable[[], ps.Report]] = {
-            "two threads": lambda: ps.verify(paths, threads=2),
-            "two workers": lambda: ps.verify(paths, on=Cluster()),
-        }
-        for call in (
-            calls.values()
-        ):  # the files are in the system's cache, and the workers have imported penstock
-            call()
-        taken: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(given.rounds):
-            for name, call in calls.items():
-                taken[name].append(seconds(call))
-        medians = {name: statistics.median(times) for name, times in taken.items()}
-        for name, median in medians.items():
-            print(f"{name}: {median:.2f} s, {size / median / 1e6:.0f} MB/s")
-        threads, workers = medians.values()
-        print(
-            f"verify of {given.shards} shards, {size / 1e6:.0f} MB: {threads / workers:.2f} (0.85)"
-        )
+        verify = [partial(ps.verify, paths, threads=2), partial(ps.verify, paths, on=Cluster())]
+        compare(f"verify {len(paths)} shards", size, verify, given.rounds)
+    for ending in ("tfrecord", "parquet"):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = write(folder, given.shards // 5, num_bytes * 5)
+            size = sum(map(os.path.getsize, paths))
+            target = os.path.join(folder, "out", "")
+            # Records are parsed, and written in the same number of files.
+            how = {"columns": ["id", "label", "x"], "format": ending, "overwrite": True}
+            convert = [
+                partial(ps.convert, paths, target, threads=2, **how),
+                partial(ps.convert, paths, target, on=Cluster(), **how),
+            ]
+            compare(f"convert {len(paths)} shards to {ending}", size, convert, given.rounds)
     ray.shutdown()
 
 
