@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import shutil
+import tarfile
 import threading
 from functools import partial
 from pathlib import Path
@@ -97,6 +99,25 @@ def test_a_conversion_in_a_store_ends_with_the_same_objects(
     assert {name.rsplit("/", 1)[-1] for name in names} == set(here)
     again = ps.open(f"s3://{prefix}/there/*.parquet", storage_options=seaweed.options())
     assert again.to_table().equals(ps.open(source).select(again.schema.names).to_table())
+
+
+def test_arrays_of_many_shapes_and_relative_names_go_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for shard in range(2):
+        with tarfile.open(f"a-{shard}.tar", "w") as tar:
+            for n in range(20):
+                data = io.BytesIO()
+                np.save(data, np.full((n % 3 + 1, 2), n, np.float32))
+                member = tarfile.TarInfo(f"{shard}{n:03d}.npy")
+                member.size = data.tell()
+                data.seek(0)
+                tar.addfile(member, data)
+    how: dict[str, Any] = {"num_shards": 3, "where": '__url__ != "b"'}
+    ps.convert("a-*.tar", "here/x.parquet", **how)
+    ps.convert("a-*.tar", "there/x.parquet", on="ray", **how)
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
 
 
 def test_what_cannot_be_divided_is_refused(source: str, tmp_path: Path) -> None:

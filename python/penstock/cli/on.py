@@ -24,14 +24,14 @@ class _WithoutRay:
 
 @contextmanager
 def _apart() -> Generator[None]:
-    stdout, was_connected = sys.stdout, _is_connected()
-    sys.stdout = _WithoutRay(stdout)
+    was_connected = _is_connected()
+    # It stays until the command ends, since a thread of Ray may print later than `shutdown` returns.
+    sys.stdout = _WithoutRay(sys.stdout)
     try:
         yield
     finally:
         if _is_connected() and not was_connected:
-            sys.modules["ray"].shutdown()  # otherwise it could print later
-        sys.stdout = stdout
+            sys.modules["ray"].shutdown()
 
 
 def _is_connected() -> bool:

@@ -126,13 +126,15 @@ class TaskFiles(Files):
         return files._hive
 
     @classmethod
-    def shards_of(cls, files: Files, shards: range, *, are_whole: bool = False) -> list[TaskShard]:
-        """Consecutive files of a dataset, as its tasks have them. The paths of this machine are absolute. In tasks that
-        `are_whole`, paths are as the caller named them, and records are not counted."""
+    def shards_of(
+        cls, files: Files, shards: range, *, are_named: bool, are_counted: bool
+    ) -> list[TaskShard]:
+        """Consecutive files of a dataset, as its tasks have them. The paths of this machine are absolute, unless they
+        `are_named` as the caller named them."""
         found: list[TaskShard] = []
-        listed = files.states_of(shards, are_counted=files.counts_records and not are_whole)
+        listed = files.states_of(shards, are_counted=files.counts_records and are_counted)
         for shard, (path, state, num_records) in zip(shards, listed, strict=True):
-            is_here = files.storage.is_here(path) and not are_whole
+            is_here = files.storage.is_here(path) and not are_named
             full = os.path.abspath(path) if is_here else path
             overlays = files._overlays
             added = () if overlays is None else tuple(overlays.digests(shard))

@@ -239,7 +239,7 @@ def tasks_of(
     """See Dataset.tasks. With `are_whole`, no file is cut, so none has to be counted, and files of this machine keep the
     names that the caller gave them."""
     files, views, chosen = _taken_apart(dataset.files)
-    plan = _plan(dataset, call, files, views, are_whole=are_whole)
+    plan = _plan(dataset, call, files, views, are_named=are_whole, are_counted=not are_whole)
     is_counted = not any(isinstance(view, ByCondition) for view in views)
     tasks: list[ReadTask] = []
     for ranges, part, count, num_bytes in _ranges(files, target_bytes, are_whole=are_whole):
@@ -257,11 +257,12 @@ def tasks_at(
     dataset: Opened, call: dict[str, Any], several: Iterable[range | np.ndarray]
 ) -> Iterator[list[ReadTask]]:
     """For each of several sequences of ascending numbers, yield tasks that together read the records with these numbers,
-    and no others. A task has records of one file."""
+    and no others. A task has records of one file, which has the name that the caller gave it."""
     files = dataset.files
     base, views, _ = _taken_apart(files)
     views = [view for view in views if not isinstance(view, Choice)]
-    plan, spans = _plan(dataset, call, base, views, are_whole=False), _Spans(base)
+    plan = _plan(dataset, call, base, views, are_named=True, are_counted=True)
+    spans = _Spans(base)
     for numbers in several:
         tasks: list[ReadTask] = []
         for shard, wanted in _by_shard(files, numbers):
@@ -342,15 +343,21 @@ def _are_next(before: Chunk[Any], after: Chunk[Any]) -> bool:
 
 def tasks_of_files(dataset: Opened, call: dict[str, Any], numbers: Sequence[int]) -> list[ReadTask]:
     """A task for each of these files of a dataset that is not a view; see `Dataset.whole_tasks`."""
-    plan = _plan(dataset, call, dataset.files, (), are_whole=True)
+    plan = _plan(dataset, call, dataset.files, (), are_named=True, are_counted=False)
     return [ReadTask(plan, range(number, number + 1), None, None, 0) for number in numbers]
 
 
 def _plan(
-    dataset: Opened, call: dict[str, Any], files: Files, views: Sequence[View], *, are_whole: bool
+    dataset: Opened,
+    call: dict[str, Any],
+    files: Files,
+    views: Sequence[View],
+    *,
+    are_named: bool,
+    are_counted: bool,
 ) -> Plan:
     known, hive = TaskFiles.known_of(files, call), TaskFiles.hive_of(files)
-    shards = partial(TaskFiles.shards_of, files, are_whole=are_whole)
+    shards = partial(TaskFiles.shards_of, files, are_named=are_named, are_counted=are_counted)
     return Plan(known, shards, views, dataset.schema, dataset.columns, hive)
 
 

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from penstock.engine.cluster import Failed
 from penstock.errors import StorageError, UnsupportedError, shown
-from penstock.ray._running import Place, Running
+from penstock.ray._running import Place, Running, packed
 from penstock.storage.urls import is_url
 
 Task = TypeVar("Task")
@@ -64,7 +64,7 @@ class Cluster:
             max(1, int(self.num_cpus)),
             function,
         )
-        return Running(ray.put(place), tasks, options, self.retries).results()
+        return Running(ray.put(packed(place)), tasks, options, self.retries).results()
 
     def connect(self) -> None:
         """Connect this process to the cluster, if it is not connected yet."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -12,8 +14,9 @@ from importlib.metadata import version
 from itertools import islice
 from typing import Any
 
+import pyarrow as pa
 import ray
-from ray import exceptions
+from ray import cloudpickle, exceptions
 
 from penstock.engine.cluster import Failed
 from penstock.engine.pipeline import use_cores
@@ -22,6 +25,7 @@ from penstock.errors import PenstockError, StorageError, UnsupportedError
 _MOST_WAITING = 1000
 """Groups of tasks that Ray knows of at a time. More make its driver slow."""
 _GROUP_SECONDS = 1.0
+_HINT = "install penstock, and all that the task uses, on all machines of the cluster"
 _MOST_IN_GROUP = 256
 
 
@@ -43,14 +47,14 @@ class Running:
     alone, as often as `retries` allows. So a task of which workers die is found, and the others of its group are done.
 
     Args:
-        place: a `Place` that Ray stores.
+        place: a packed `Place` that Ray stores.
         options: options of Ray for the tasks.
     """
 
     def __init__(
         self, place: Any, tasks: Sequence[Any], options: dict[str, Any], retries: int
     ) -> None:
-        remote: Any = ray.remote(_run)
+        remote: Any = ray.remote(_run_packed)
         self._alone = partial(remote.options(**options).remote, place)
         self._grouped = partial(remote.options(**{**options, "max_retries": 0}).remote, place)
         self._retries = retries
@@ -79,13 +83,13 @@ class Running:
             if not group:
                 break
             run = self._alone if len(group) == 1 else self._grouped
-            self._waiting[run([task for _, task in group])] = group
+            self._waiting[run([packed(task) for _, task in group])] = group
         return bool(self._waiting)
 
     def _found(self, ref: Any, is_alone: bool) -> list[Any] | None:
         """The results of a group; None if they are lost."""
         try:
-            results, seconds = ray.get(ref)
+            results, seconds = pickle.loads(ray.get(ref))  # noqa: S301  Ray does the same
         except exceptions.RayError as error:
             return [failed(error, self._retries)] if is_alone else None
         wanted = int(_GROUP_SECONDS * len(results) / max(seconds, 1e-6))
@@ -106,6 +110,22 @@ class Running:
                 yield number, result
 
 
+class _Pickler(cloudpickle.CloudPickler):
+    """Pickles functions by value as Ray does, but schemas as pyarrow does: Ray's way loses the types of penstock."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, pa.Schema):
+            return obj.__reduce__()
+        return super().reducer_override(obj)
+
+
+def packed(value: Any) -> bytes:
+    """A value as bytes, which any Python with penstock can load."""
+    data = io.BytesIO()
+    _Pickler(data, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    return data.getvalue()
+
+
 def failed(error: Any, retries: int) -> Failed:
     """What an error of Ray says of a task that was tried `retries` times more."""
     if isinstance(error, exceptions.RayTaskError):
@@ -113,14 +133,23 @@ def failed(error: Any, retries: int) -> Failed:
         return Failed(cause if isinstance(cause, Exception) else error)
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, exceptions.RaySystemError):
-        hint = "install penstock, and all that the task uses, on all machines of the cluster"
-        return Failed(UnsupportedError(f"a worker could not load the task: {lines[-1]}", hint=hint))
+        return Failed(
+            UnsupportedError(f"a worker could not load the task: {lines[-1]}", hint=_HINT)
+        )
     deaths = retries + 1
     message = f"the worker of this task died {deaths} times: {lines[0]}"
     return Failed(PenstockError(message), deaths)
 
 
 # -- on a worker ----------------------------------------------------------------------------------
+
+
+def _run_packed(place: bytes, tasks: list[bytes]) -> bytes:
+    try:
+        mine, loaded = pickle.loads(place), list(map(pickle.loads, tasks))  # noqa: S301
+    except ImportError as error:
+        raise UnsupportedError(f"a worker could not load the task: {error}", hint=_HINT) from None
+    return packed(_run(mine, loaded))
 
 
 class _Again:

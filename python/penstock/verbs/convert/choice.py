@@ -16,6 +16,9 @@ from penstock.engine.cluster import Machines, all_of
 from penstock.orders import Shuffled
 from penstock.orders.keys import Draw, checked_seed, permuted
 
+_TASK_BYTES = 128 << 20
+"""The most bytes of several files whose records one task looks at."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -75,7 +78,9 @@ def _fulfilling(
     if on is None:
         parts = [_numbers(dataset.scan(columns=asked.columns, threads=threads), asked)]
     else:
-        parts = all_of(on.run(partial(_numbers_of, asked), dataset.tasks(), dataset.paths))
+        parts = all_of(
+            on.run(partial(_numbers_of, asked), dataset.whole_tasks(_TASK_BYTES), dataset.paths)
+        )
     found: list[np.ndarray] = [np.zeros(0, np.int64)]
     done = 0
     for numbers, count in parts:
