@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import click
@@ -24,14 +24,17 @@ class _WithoutRay:
 
 @contextmanager
 def _apart() -> Generator[None]:
-    was_connected = _is_connected()
-    # It stays until the command ends, since a thread of Ray may print later than `shutdown` returns.
-    sys.stdout = _WithoutRay(sys.stdout)
+    stdout, was_connected = sys.stdout, _is_connected()
+    sys.stdout = _WithoutRay(stdout)
     try:
         yield
     finally:
         if _is_connected() and not was_connected:
-            sys.modules["ray"].shutdown()
+            stdout.flush()
+            with redirect_stdout(sys.stderr):  # it prints the messages that are left
+                sys.modules["ray"].shutdown()
+        # What a thread of Ray prints even later goes there, too.
+        sys.stdout = _WithoutRay(stdout)
 
 
 def _is_connected() -> bool:
