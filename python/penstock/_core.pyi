@@ -15,6 +15,7 @@ __all__ = [
     "Buffer",
     "BufferPool",
     "BytesList",
+    "CacheHits",
     "Example",
     "ExamplePlan",
     "Fault",

@@ -110,7 +110,7 @@ class Running:
                 yield number, result
 
 
-class _Pickler(cloudpickle.CloudPickler):
+class _Pickler(cloudpickle.CloudPickler):  # pyright: ignore[reportUntypedBaseClass, reportPrivateImportUsage]
     """Pickles functions by value as Ray does, but schemas as pyarrow does: Ray's way loses the types of penstock."""
 
     def reducer_override(self, obj: Any) -> Any:
