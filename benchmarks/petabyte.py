@@ -1,6 +1,6 @@
 """`python -m benchmarks.petabyte`: what 1 PB in a million objects costs: requests, bytes, money and time.
 
-The manifest is a real one of 10^6 shards that nobody stores, and `Dataset.tasks` plans them for real. What each task
+The manifest is a real one of 10^6 shards that do not exist, and `Dataset.tasks` plans how to read them. What each task
 asks of the store is counted by the sizes that penstock's code uses; `tests/remote/test_petabyte.py` compares these
 counts with the requests that a server sees. Prices and limits are those of S3, as of 2026.
 """
@@ -98,7 +98,7 @@ def blocked(num_bytes: int, records: int, ranks: int = 1, part_bytes: int = 0) -
     its own; ranges with little between them are one request."""
     parts = max(num_bytes // part_bytes, 1) if part_bytes else 1
     near = GAP_BYTES // FRAME_BYTES
-    """So many records of others are read over."""
+    """A request reads across up to so many records of other ranks, instead of being two."""
     share, others = 1 / ranks, 1 - 1 / ranks
     own = records / ranks
     over = own * sum(n * share * others**n for n in range(1, near + 1))
@@ -245,7 +245,7 @@ def planned(folder: Path) -> Planned:
     """Write the manifest, plan, and count."""
     path = folder / "petabyte.manifest"
     write_manifest(path)
-    # Nobody answers there: planning asks for nothing.
+    # No server listens there, so a request would fail: planning makes none.
     options = {"aws_endpoint_url": "http://127.0.0.1:1", "aws_allow_http": True, "aws_region": "r"}
     began = time.process_time()
     ds = ps.open(path, storage_options=options)

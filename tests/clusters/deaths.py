@@ -8,13 +8,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-
-import ray
 
 
 def running_of(nodes: Any) -> list[int]:
@@ -76,12 +73,3 @@ def replace_node(nodes: Any) -> None:
     (other,) = [node for node in nodes.list_all_nodes() if node is not nodes.head_node]
     nodes.remove_node(other, allow_graceful=False)
     nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1")
-
-
-def wait_until_idle(nodes: Any, seconds: float = 60) -> None:
-    """Wait until no task runs, since those of a killed driver end a little later."""
-    end = time.monotonic() + seconds
-    while running_of(nodes) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not running_of(nodes)
-    assert ray.is_initialized()

@@ -12,12 +12,10 @@ from cluster_sets import damage, files_in, shards_in, table
 
 import penstock as ps
 from penstock.framing.index import sidecar
+from penstock.ray import Cluster
 from penstock.storage import MemoryStorage
 from penstock.storage.local import LocalStorage
 from remote.servers.seaweed import Seaweed
-
-pytest.importorskip("ray")
-from penstock.ray import Cluster
 
 pytestmark = pytest.mark.usefixtures("nodes")
 BOTH = Cluster(shared_paths=True)

@@ -11,8 +11,6 @@ import worker_tasks
 
 import penstock as ps
 from penstock.engine.cluster import Failed, all_of, machines_of
-
-pytest.importorskip("ray")
 from penstock.ray import Cluster
 
 pytestmark = pytest.mark.usefixtures("nodes")

@@ -12,10 +12,8 @@ import worker_tasks
 from cluster_sets import damage, shards_in, table
 
 import penstock as ps
-from remote.servers.seaweed import Seaweed
-
-pytest.importorskip("ray")
 from penstock.ray import Cluster
+from remote.servers.seaweed import Seaweed
 
 pytestmark = pytest.mark.usefixtures("nodes")
 BOTH = Cluster(shared_paths=True)

@@ -20,8 +20,6 @@ from drive_checks import result
 
 import penstock as ps
 
-pytest.importorskip("ray")
-
 DRIVER = Path(__file__).with_name("drive_checks.py")
 ONE_CORE = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
 PATIENCE = 120.0

@@ -17,8 +17,6 @@ from cluster_sets import damage, shards_in
 
 import penstock as ps
 
-pytest.importorskip("ray")
-
 PATIENCE = 120.0
 
 

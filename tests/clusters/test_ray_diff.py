@@ -14,8 +14,6 @@ import worker_tasks
 
 import frames
 import penstock as ps
-
-pytest.importorskip("ray")
 from penstock.ray import Cluster
 
 pytestmark = pytest.mark.usefixtures("nodes")

@@ -15,8 +15,6 @@ import pytest
 import worker_tasks
 
 import penstock as ps
-
-pytest.importorskip("ray")
 from penstock.ray import Cluster
 from remote.servers.seaweed import Seaweed
 

@@ -9,8 +9,6 @@ import pytest
 
 from reading import ROOT
 
-pytest.importorskip("ray")
-
 PROGRAM = re.search(
     r"^```python\n(.*?)^```$",
     (ROOT / "docs" / "guide" / "ray.md").read_text("utf-8"),

@@ -13,20 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import ray
 import worker_tasks
 from killing import at_random_moments, kill_a_worker
-
-import penstock as ps
-from remote.servers.fixtures import *  # noqa: F403
-from remote.servers.seaweed import Seaweed
-
-pytest.importorskip("ray")
-import ray
 from PIL import Image
 from ray.data.expressions import col
 
+import penstock as ps
 import penstock.ray as on_ray
 from penstock.datasets.tasks import ReadTask
+from remote.servers.fixtures import *  # noqa: F403
+from remote.servers.seaweed import Seaweed
 
 pytestmark = [
     pytest.mark.usefixtures("nodes", "in_order"),

@@ -20,8 +20,6 @@ import pytest
 import penstock as ps
 from reading import ROOT
 
-pytest.importorskip("ray")
-
 COUNT = 1000
 STEP = 32
 """Records of all ranks together in one step."""

@@ -11,20 +11,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import ray
 import worker_tasks
 from killing import at_random_moments, kill_a_worker
 
 import penstock as ps
+import penstock.ray as on_ray
 from penstock.formats import by_name
+from penstock.ray._targets import FolderTarget, StoreTarget
 from penstock.storage.local import LocalStorage
 from remote.servers.fixtures import *  # noqa: F403
 from remote.servers.seaweed import Seaweed
-
-pytest.importorskip("ray")
-import ray
-
-import penstock.ray as on_ray
-from penstock.ray._targets import FolderTarget, StoreTarget
 
 pytestmark = [
     pytest.mark.usefixtures("nodes", "in_order"),

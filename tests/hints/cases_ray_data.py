@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from steps import Case, Cases
 
 import penstock as ps
 
 
 def numbered_objects() -> Case:
-    pytest.importorskip("ray")
     from penstock.formats import by_name
     from penstock.ray._targets import StoreTarget
     from penstock.storage import MemoryStorage
@@ -37,7 +35,6 @@ def numbered_objects() -> Case:
 
 
 def blocks_of_two_kinds() -> Case:
-    pytest.importorskip("ray")
     from penstock.ray._blocks import in_schema
 
     schema, other = pa.schema({"a": pa.int64()}), pa.table({"a": [0.5]})
@@ -48,7 +45,6 @@ def blocks_of_two_kinds() -> Case:
 
 
 def block_with_another_column() -> Case:
-    pytest.importorskip("ray")
     from penstock.ray._blocks import in_schema
 
     schema, other = pa.schema({"a": pa.int64()}), pa.table({"a": [1], "b": [2]})
@@ -59,7 +55,6 @@ def block_with_another_column() -> Case:
 
 
 def tasks_of_two_kinds() -> Case:
-    pytest.importorskip("ray")
     from penstock.ray._targets import Written
     from penstock.ray._write import check_alike
 

@@ -229,12 +229,6 @@ class Part(Records):
         self._first = first
         self._blocks = blocks
 
-    def with_threads(self, threads: int) -> Part:
-        """Return the same records, read by this number of threads."""
-        other = copy.copy(self)
-        other._threads = threads
-        return other
-
     def _read(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
         del last, lend  # all records are read, as copies
         assert first == self._first, "the part has no others"
