@@ -15,6 +15,8 @@ from itertools import islice
 from types import CodeType
 from typing import NamedTuple
 
+from penstock.engine.syntax import parsed
+
 Position = tuple[int, int]
 """The line and the column."""
 
@@ -100,7 +102,7 @@ def _position(code: CodeType, instruction: int) -> Position | None:
 def _of_file(path: str) -> tuple[Branching, ...]:
     """The `if`s of a file in their order; none if it cannot be read."""
     try:
-        tree = ast.parse("".join(linecache.getlines(path)))
+        tree = parsed("".join(linecache.getlines(path)))
     except SyntaxError:
         return ()
     found = [*_in_block(tree.body), *_expressions(tree)]

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.engine.syntax import parsed_expression
 from penstock.errors import (
     FormatError,
     LimitError,
@@ -117,7 +118,7 @@ def _literal(text: str) -> dict[str, Any]:
         raise LimitError(f"the header has more than {_MOST_ITEMS} commas and brackets")
     if "L" in rest:
         text = _PYTHON_2_LONG.sub("", text)
-    tree = ast.parse(text, mode="eval").body
+    tree = parsed_expression(text)
     found = ast.literal_eval(tree)
     keys = {"descr", "fortran_order", "shape"}
     if not isinstance(tree, ast.Dict) or len(tree.keys) != len(keys) or set(found) != keys:
