@@ -182,7 +182,7 @@ def lines(found: Figures) -> Iterator[list[str]]:
             yield [work.name, TRANSFER, f"{1000 * least:.0f} ms", "", "", "", ""]
         for row in rows:
             figures = found[row]
-            is_ours = row.module == "ours" and row == [r for r in rows if r.module == "ours"][-1]
+            is_judged = row.engine.startswith("penstock")
             yield [
                 work.name,
                 row.engine,
@@ -190,7 +190,7 @@ def lines(found: Figures) -> Iterator[list[str]]:
                 f"{median(1e9 * one['cpu'] / one['bytes'] for one in figures):.2f}",
                 str(figures[-1].get("requests", "")),
                 f"{max(one['megabytes'] for one in figures):.0f}",
-                judged(work, row, found) if is_ours else "",
+                judged(work, row, found) if is_judged else "",
             ]
 
 

@@ -47,13 +47,13 @@ def shards(where: Where, format: str) -> list[str]:
     return [f"s3://{where.bucket}/{name}" for name in where.names(format)]
 
 
-def scan(format: str, **how: Any) -> Callable[[Where], Timed]:
+def scan(format: str, column: str = "data", **how: Any) -> Callable[[Where], Timed]:
     """Open all shards, and read all records in order."""
 
     def job(where: Where) -> Timed:
         def timed() -> Any:
             dataset = ps.open(shards(where, format), **how)
-            count = sum(batch.column("data").nbytes for batch in dataset.scan())
+            count = sum(batch.column(column).nbytes for batch in dataset.scan())
             return count, requests(dataset)
 
         return timed
@@ -142,5 +142,6 @@ JOBS = {
     "client": client,
 }
 JOBS["cpu"] = repeated(JOBS["scan tfrecord"])
+JOBS["cpu, bytes only"] = repeated(scan("tfrecord", "record", raw=True, checksums="none"))
 JOBS["client"] = repeated(JOBS["client"])
 JOBS = {name: prepared(job) for name, job in JOBS.items()}

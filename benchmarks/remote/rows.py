@@ -100,6 +100,7 @@ def _rows() -> list[Row]:
         Row("epoch tfrecord", "penstock, Blocked", "ours", "epoch tfrecord"),
         Row("epoch parquet", "penstock, Blocked", "ours", "epoch parquet"),
         Row("cpu", CLIENT, "ours", "client"),
+        Row("cpu", "penstock, bytes only", "ours", "cpu, bytes only"),
         Row("cpu", "penstock", "ours", "cpu"),
     ]
     limits = [
