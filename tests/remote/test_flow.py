@@ -17,6 +17,7 @@ import pytest
 import penstock as ps
 from penstock.storage._object_source import _KEPT, AHEAD, Claim  # pyright: ignore[reportPrivateUsage]
 from penstock.storage.objects import ObjectStorage
+from remote.servers.nginx import Nginx
 from remote.servers.seaweed import Seaweed
 
 SHARDS, PER_SHARD, RECORD_BYTES = 6, 20, 50_000
@@ -292,3 +293,21 @@ def test_a_loader_of_local_files_has_no_requests(tmp_path: Path) -> None:
     list(loader)
     assert loader.stats().num_requests == 0
     assert "stores" not in str(loader.stats())
+
+
+@pytest.mark.parametrize(("num_bytes", "most"), [(100_000, 1.01), (10_000_000, 1.3)])
+def test_threads_of_a_scan_ask_for_each_block_once(
+    num_bytes: int, most: float, nginx: Nginx
+) -> None:
+    """Threads read several objects at a time. Each stops in the middle of a block, and goes on when its turn comes. The
+    end of a record that is longer than a window is read twice."""
+    data = np.random.default_rng(0).bytes(num_bytes)
+    num_records = 60_000_000 // num_bytes
+    file = nginx.files / f"scanned-{num_bytes}.tfrecord"
+    records = pa.record_batch({"data": [data] * num_records})
+    ps.write(records, file, index=False, overwrite=True)
+    urls = [f"{nginx.endpoint}/strong/{file.name}"] * 4
+    dataset = ps.open(urls, schema=pa.schema([("data", pa.binary())]))
+    found = sum(batch.num_rows for batch in dataset.scan(threads=8))
+    assert found == 4 * num_records
+    assert asked(dataset)["bytes"] <= most * 4 * file.stat().st_size

@@ -66,7 +66,7 @@ def test_a_scan_of_5_gb_over_a_link_stays_below_300_mib(nginx: Nginx, shard: str
 
 
 def test_row_groups_of_objects_are_decoded_within_a_budget() -> None:
-    room = Room(20)
+    room = Room(lambda: 20)
     running: list[int] = []
     most: list[int] = []
 

@@ -305,8 +305,23 @@ def object_state(state: FileState) -> _core.ObjectState:
     return _core.ObjectState(state.size, state.etag, state.version, modified)
 
 
+class _Block:
+    """A block on its way, or here, until all of it was read."""
+
+    def __init__(self, start: int, length: int, fetch: _core.Fetch, claim: Claim | None) -> None:
+        self.fetch = fetch
+        self._claim = claim
+        self._unread = [(start, start + length)]
+
+    def read(self, low: int, high: int) -> bool:
+        """Note that these bytes were read. Returns whether all are."""
+        parts = [part for a, b in self._unread for part in ((a, min(b, low)), (max(a, high), b))]
+        self._unread = [(a, b) for a, b in parts if a < b]
+        return not self._unread
+
+
 class _Blocks:
-    """The blocks of an object that is read in order: those on the way, and the last ones that were read.
+    """The blocks of an object that is read in order: those that were not read completely, and the last ones that were.
 
     Block -1 has the bytes that came when the object was opened. The others follow, `_BLOCK_BYTES` each, from `_grid` to
     `_end`: all other bytes, or those that are read in order.
@@ -319,7 +334,9 @@ class _Blocks:
         self._source = next(_NUMBERS)
         self._reached = len(first)
         self._ahead = 1
-        self._coming: dict[int, tuple[_core.Fetch, Claim | None]] = {}
+        self._coming: dict[int, _Block] = {}
+        self._read: set[int] = set()
+        """Blocks that were read completely. Of these, only the bytes that are read again are requested."""
         self._lock = Lock()
         self._pid = os.getpid()
         self._needed = len(first)
@@ -342,6 +359,7 @@ class _Blocks:
         """Read ahead from here on, up to `end`."""
         with self._lock:
             self._is_read_in_order = True
+            self._read.clear()
             if start > self._first and not self._coming:
                 self._grid = self._reached = start
             self._end = end
@@ -376,9 +394,9 @@ class _Blocks:
             self._request(wanted)
         parts: list[_core.Buffer] = []
         for number in wanted:
-            block, begin = self._block(number), self._start(number)
-            low, high = max(start, begin), min(end, begin + len(block))
-            parts.append(block.slice(low - begin, high - low))
+            begin = self._start(number)
+            low, high = max(start, begin), min(end, begin + self._length(number))
+            parts.append(self._part(number, low, high))
         return parts
 
     def close(self) -> None:
@@ -412,12 +430,12 @@ class _Blocks:
             self._ahead = min(2 * self._ahead, _MOST_AHEAD)
         self._reached = max(self._reached, min(self._start(wanted.stop), self._end))
         for number in wanted:
-            if not self._is_here(number):
+            if not self._is_here(number) and number not in self._read:
                 self._begin_one(number, None)
         for number in range(wanted.stop, wanted.stop + self._ahead):
             if (length := self._length(number)) <= 0:
                 break
-            if self._is_here(number):
+            if self._is_here(number) or number in self._read:
                 continue
             if (claim := AHEAD.claim(length)) is None:
                 break
@@ -427,29 +445,34 @@ class _Blocks:
         is_first = number < 0 and (self._unread or self._lent()) is not None
         return is_first or number in self._coming or _KEPT.get((self._source, number)) is not None
 
-    def _begin_one(self, number: int, claim: Claim | None) -> tuple[_core.Fetch, Claim | None]:
-        fetch = self._begin([self._start(number)], [self._length(number)])
-        self._coming[number] = fetch, claim
-        return fetch, claim
-
-    def _block(self, number: int) -> _core.Buffer:
-        key = self._source, number
-        with self._lock:
-            coming = self._coming.get(number)
-            if coming is None:
-                if number < 0 and (unread := self._unread or self._lent()) is not None:
-                    return unread.data
-                if (kept := _KEPT.get(key)) is not None:
-                    return kept
-                coming = self._begin_one(number, None)  # other threads have moved on
-        try:
-            with translated(self._path, is_open=True):
-                block = coming[0].wait()
-        except BaseException:
-            with self._lock:
-                self._coming.pop(number, None)  # so that it can be requested again
-            raise
-        with self._lock:
-            if self._coming.pop(number, None) is not None:
-                _KEPT.put(key, block)
+    def _begin_one(self, number: int, claim: Claim | None) -> _Block:
+        start, length = self._start(number), self._length(number)
+        block = _Block(start, length, self._begin([start], [length]), claim)
+        self._coming[number] = block
         return block
+
+    def _part(self, number: int, low: int, high: int) -> _core.Buffer:
+        """The bytes [low, high) of the object, which are in this block."""
+        at, length, key = low - self._start(number), high - low, (self._source, number)
+        with self._lock:
+            if (coming := self._coming.get(number)) is None:
+                if number < 0 and (unread := self._unread or self._lent()) is not None:
+                    return unread.data.slice(at, length)
+                if (kept := _KEPT.get(key)) is not None:
+                    return kept.slice(at, length)
+                if number not in self._read:
+                    coming = self._begin_one(number, None)
+        with translated(self._path, is_open=True):
+            if coming is None:
+                return self._begin([low], [length]).wait()
+            try:
+                block = coming.fetch.wait()
+            except BaseException:
+                with self._lock:
+                    self._coming.pop(number, None)  # so that it can be requested again
+                raise
+        with self._lock:
+            if coming.read(low, high) and self._coming.pop(number, None) is not None:
+                _KEPT.put(key, block)
+                self._read.add(number)
+        return block.slice(at, length)

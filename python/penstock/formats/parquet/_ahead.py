@@ -11,21 +11,28 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.engine.locks import Lock
+from penstock.engine.pipeline import default_threads
 from penstock.engine.threads import wait_for
 from penstock.formats.parquet._footer import ColumnChunk
 from penstock.storage.base import Source
 
 _MOST_GROUPS = 8
-_MOST_BYTES = 24 << 20
-"""Decoding a row group takes several times its bytes, so little more than a link needs is requested ahead."""
+_CORE_BYTES = 12 << 20
+"""Bytes that are requested ahead for each core. Decoding a row group takes several times its bytes, so this is little
+more than a link needs."""
 _FREED_BYTES = 4 << 20
-_DECODED_BYTES = 20 << 20
+_DECODED_BYTES = 10 << 20
+"""Bytes of row groups that each core decodes at the same time."""
 _PADDING_BYTES = 100
 """After a column, pyarrow reads a few bytes more of files of old programs."""
 
 Names = tuple[str, ...]
 Range = tuple[int, int]
 """The start and the end of bytes in the file."""
+
+
+def _cores() -> int:
+    return max(default_threads(), 2)
 
 
 class Ahead:
@@ -38,6 +45,7 @@ class Ahead:
         self._coming: dict[tuple[int, Names], tuple[Sequence[object], int]] = {}
         """What holds a row group, and its bytes."""
         self._begun: set[tuple[int, Names]] = set()
+        self._most = _CORE_BYTES * _cores()
         self._lock = Lock()
 
     def begin(
@@ -51,7 +59,7 @@ class Ahead:
                     continue
                 asked = ranges(number, names)
                 size = sum(end - start for start, end in asked)
-                is_full = sum(one for _, one in self._coming.values()) + size > _MOST_BYTES
+                is_full = sum(one for _, one in self._coming.values()) + size > self._most
                 if number > group and is_full:
                     break
                 held = wanted(self._source, asked)
@@ -90,7 +98,7 @@ class Room:
     """How many bytes of row groups of objects are decoded at the same time, in this process. A row group that is larger
     is decoded alone. Memory holds several times as many bytes meanwhile."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: Callable[[], int]) -> None:
         self._most = most
         self._used = 0
         self._process = os.getpid()
@@ -100,10 +108,11 @@ class Room:
     @contextmanager
     def of(self, num_bytes: int) -> Generator[None]:
         """Wait until there is room for these bytes, and use it."""
+        most = self._most()
         with self._lock:
             if self._process != os.getpid():
                 self._used, self._process = 0, os.getpid()  # what the parent's threads decode
-            wait_for(self._turn, lambda: not self._used or self._used + num_bytes <= self._most)
+            wait_for(self._turn, lambda: not self._used or self._used + num_bytes <= most)
             self._used += num_bytes
         try:
             yield
@@ -129,4 +138,4 @@ class Freed:
 
 
 FREED = Freed()
-ROOM = Room(_DECODED_BYTES)
+ROOM = Room(lambda: _DECODED_BYTES * _cores())
