@@ -210,3 +210,22 @@ def test_a_state_that_does_not_fit_says_what_differs(tmp_path: Path) -> None:
     )
     alone = ps.Loader([ds, ds, ds], 4, order=ps.Shuffled(0))
     assert difference(alone, mine)[0].startswith("name 'shuffled'")
+
+
+def test_a_window_has_fewer_chunks_if_they_are_large(tmp_path: Path) -> None:
+    """The chunks of this file have a little more than 16 MiB, so that 7 of them are a window."""
+    path = tmp_path / "x.parquet"
+    blobs = [bytes(1 << 20)] * 320
+    table = pa.table({"id": range(320), "blob": blobs})
+    pq.write_table(table, path, row_group_size=16, compression="none", use_dictionary=False)
+    dataset = ps.open(path)
+    lengths = {"chunk_lengths": dataset.files.chunk_lengths}
+    wanted = ps.Blocked(5, window_chunks=7).take(320, 0, 0, 320, **lengths)
+    loader = ps.Loader(dataset, 20, order=ps.Blocked(5), columns=["id"])
+    assert [n for batch in loader for n in ids(batch)] == wanted.tolist()
+    again = ps.Loader(dataset, 20, order=ps.Blocked(5, window_chunks=7), columns=["id"])
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(ValueError, match="window_chunks"):
+        ps.Loader(dataset, 20, order=ps.Blocked(5, window_chunks=32)).load_state_dict(
+            loader.state_dict()
+        )

@@ -43,13 +43,13 @@ class Source(Protocol):
 
 class RecordSequence:
     def __init__(self, order: Order, records: Records) -> None:
-        self.order = order
         # A Mixture needs the size of each dataset. Any other order sees them as one dataset.
         self._sizes: Any = records.sizes if isinstance(order, Mixture) else len(records)
         lengths = getattr(records, order.layout) if order.layout else None
         self._layout: dict[str, Any] = {}
         if order.layout and lengths is not None:
             self._layout[order.layout] = np.asarray(lengths, np.int64)
+        self.order = _sized(order, records, lengths)
         self.length = order.length(self._sizes)
 
     def spec(self) -> dict[str, Any]:
@@ -86,6 +86,15 @@ class RecordSequence:
         if not isinstance(self.order, Blocked):
             return None
         return self.order.windows(self._sizes, epoch, **self._layout)
+
+
+def _sized(order: Order, records: Records, lengths: Sequence[int] | None) -> Order:
+    """The order, with windows that suit the data. They depend on the files alone, so that every rank and every process
+    that resumes has the same."""
+    if not isinstance(order, Blocked):
+        return order
+    num_chunks = len(records) / order.chunk_records if lengths is None else len(lengths)
+    return order.sized(records.num_bytes / max(num_chunks, 1))
 
 
 class Reading:

@@ -100,6 +100,11 @@ class Records:
         return lengths if sum(lengths) == len(self) else None
 
     @property
+    def num_bytes(self) -> int:
+        """The size of all files."""
+        return sum(dataset.files.total_bytes for dataset in self.datasets)
+
+    @property
     def limits(self) -> Limits:
         return self.datasets[0].options.limits
 

@@ -6,8 +6,8 @@ are shuffled together. A reader needs one window in memory, reads each chunk onc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from penstock.orders._order import (
     settle,
 )
 from penstock.orders.keys import Draw, checked_seed, permuted
+
+_MOST_CHUNKS = 32
+_WINDOW_BYTES = 128 << 20
+"""The most chunks and bytes of a window, for `window_chunks="auto"`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +80,7 @@ class Windows:
         self._records = first_records[chunks]
         self._positions = np.concatenate(([0], np.cumsum(ordered)))
         self._first_chunks = _window_starts(
-            self._positions, order.window_chunks, order.window_records
+            self._positions, order.most_chunks, order.window_records
         )
         self.edges = self._positions[self._first_chunks]
         """Positions at which windows begin, followed by the end of the epoch: int64[len + 1]."""
@@ -170,7 +174,8 @@ class Blocked(EachOnce):
 
     Args:
         seed: 0 to 2^64 - 1.
-        window_chunks: the most chunks in a window; None for no limit.
+        window_chunks: the most chunks in a window; None for no limit. "auto" is 32, or in a `Loader` fewer if 32 chunks
+            take more than 128 MiB of the files, such as large row groups.
         window_records: the most records in a window, unless a single chunk has more; None for no limit.
         chunk_records: the records in each chunk, if the data does not give chunk lengths.
 
@@ -182,7 +187,7 @@ class Blocked(EachOnce):
     """
 
     seed: int
-    window_chunks: int | None = 32
+    window_chunks: int | Literal["auto"] | None = "auto"
     window_records: int | None = None
     chunk_records: int = 1024
     _recent: Recent[Windows] = field(default_factory=Recent, init=False, repr=False, compare=False)
@@ -191,9 +196,26 @@ class Blocked(EachOnce):
 
     def __post_init__(self) -> None:
         settle(self, seed=checked_seed(self.seed))
-        for name in ("window_chunks", "window_records", "chunk_records"):
-            if getattr(self, name) is not None or name == "chunk_records":
-                checked_count(name, getattr(self, name), 1)
+        unlimited = {
+            "window_chunks": (None, "auto"),
+            "window_records": (None,),
+            "chunk_records": (),
+        }
+        for name, others in unlimited.items():
+            if (value := getattr(self, name)) not in others:
+                checked_count(name, value, 1)
+
+    @property
+    def most_chunks(self) -> int | None:
+        """The most chunks in a window; None for no limit."""
+        return _MOST_CHUNKS if self.window_chunks == "auto" else self.window_chunks
+
+    def sized(self, chunk_bytes: float) -> Blocked:
+        """This order with a number for `window_chunks="auto"`, if chunks have so many bytes on average."""
+        if self.window_chunks != "auto":
+            return self
+        fitting = int(_WINDOW_BYTES / max(chunk_bytes, 1))
+        return replace(self, window_chunks=max(min(fitting, _MOST_CHUNKS), 1))
 
     def windows(self, num_records: int, epoch: int, chunk_lengths: Any = None) -> Windows:
         """The windows of an epoch. The two most recent results are cached.
@@ -225,7 +247,7 @@ class Blocked(EachOnce):
         return {
             "name": "blocked",
             "seed": self.seed,
-            "window_chunks": self.window_chunks,
+            "window_chunks": self.most_chunks,
             "window_records": self.window_records,
             "chunk_records": self.chunk_records,
         }
