@@ -8,14 +8,14 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock import _core
 from penstock.columns.numbers import as_arrow, as_numpy
+from penstock.engine.kept import Kept
 from penstock.engine.locks import Lock
 from penstock.errors import shown
 from penstock.storage._identity import numbers_of
@@ -85,41 +85,10 @@ class _First:
         self._claim = claim
 
 
-class _Kept:
-    """The blocks that were read last, of all sources of this process, and the ends of objects."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._used = 0
-        self._blocks: OrderedDict[tuple[Any, int], _core.Buffer] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: tuple[Any, int]) -> _core.Buffer | None:
-        with self._lock:
-            return self._blocks.get(key)
-
-    def put(self, key: tuple[Any, int], block: _core.Buffer) -> None:
-        with self._lock:
-            self.drop(key)
-            self._blocks[key] = block
-            self._used += len(block)
-            while self._used > self._most and len(self._blocks) > 1:
-                self.drop(next(iter(self._blocks)))
-
-    def drop(self, key: tuple[Any, int]) -> None:
-        with self._lock:
-            block = self._blocks.pop(key, None)
-            self._used -= 0 if block is None else len(block)
-
-    def drop_all_of(self, source: int) -> None:
-        with self._lock:
-            for key in [key for key in self._blocks if key[0] == source]:
-                self.drop(key)
-
-
 _EMPTY = _core.Buffer.from_bytes(b"")
 _NUMBERS = itertools.count()
-_KEPT = _Kept(_KEPT_BYTES)
+_KEPT: Kept[_core.Buffer] = Kept(_KEPT_BYTES)
+"""The blocks that were read last, of all sources of this process, and the ends of objects."""
 AHEAD = Budget(_AHEAD_BYTES)
 
 
@@ -179,7 +148,7 @@ class ObjectSource(Source):
                 return None
             begin = max(min(start, self.size - _TAIL_BYTES), 0)
             tail = self.request([begin], [self.size - begin])
-            _KEPT.put(key, tail)
+            _KEPT.put(key, tail, len(tail))
         return tail.slice(start - (self.size - len(tail)), end - start)
 
     def gather(self, starts: pa.Array, lengths: pa.Array) -> _core.Buffer:
@@ -346,7 +315,7 @@ class _Blocks:
         self._lent: Callable[[], _First | None] = lambda: None
         """The first bytes, while a holder of what it wants (`Source.want`) keeps them."""
         if claim is None:
-            _KEPT.put((self._source, -1), first)
+            _KEPT.put((self._source, -1), first, len(first))
         else:
             self._unread = _First(first, claim)
 
@@ -371,7 +340,7 @@ class _Blocks:
         if not self._is_read_in_order:
             self._needed = min(self._needed, start)  # a footer, before the records
             return
-        _KEPT.put((self._source, -1), unread.data)
+        _KEPT.put((self._source, -1), unread.data, len(unread.data))
         self._unread = None
 
     def lent_first(self) -> _First | None:
@@ -473,6 +442,6 @@ class _Blocks:
                 raise
         with self._lock:
             if coming.read(low, high) and self._coming.pop(number, None) is not None:
-                _KEPT.put(key, block)
+                _KEPT.put(key, block, len(block))
                 self._read.add(number)
         return block.slice(at, length)

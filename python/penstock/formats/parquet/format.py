@@ -16,6 +16,7 @@ byte range of a chunk is not known, and each chunk has the range of all data, fr
 
 from __future__ import annotations
 
+import itertools
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +43,7 @@ from penstock.columns.types import own_types, row_bytes, storage_of
 from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
+from penstock.engine.kept import Kept
 from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.parquet._ahead import FREED, ROOM, Ahead, holding, ranges_of, wanted
 from penstock.formats.parquet._cursors import Cursor, Cursors
@@ -86,6 +88,9 @@ _TOGETHER_BYTES = 128 << 20
 """Up to this size, a row group of an object store is read with few requests."""
 _WHOLE_BYTES = 16 << 20
 """In files up to this size, each column is read in one piece."""
+_NUMBERS = itertools.count()
+_DECODED: Kept[pa.RecordBatch] = Kept(64 << 20)
+"""The parts that were decoded last for some of their records, of all files of this process."""
 _SUMMARIES = ("_metadata", "_common_metadata")
 """Spark and other programs give these names to files that repeat the footers of the other files in the folder."""
 
@@ -177,6 +182,7 @@ class ParquetReader(Reader):
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored
         starts = np.cumsum([0, *(part.num_records for part in self._parts)])
         self._starts = [int(start) for start in starts]
+        self._number = next(_NUMBERS)
         self._cursors = Cursors()
         self._proof = BatchCheck(self._path)
         self._rows: dict[Any, Rows] = {}
@@ -338,8 +344,18 @@ class ParquetReader(Reader):
             for chunk in self._divided(self._parts[place], self._starts[place], schema):
                 first, end = chunk.first_record, chunk.first_record + chunk.num_records
                 if ((numbers >= first) & (numbers < end)).any():
-                    read = partial(self._read, chunk.data, schema, first)
+                    read = partial(self._kept_or_read, chunk.data, schema, first)
                     yield from sound_runs(read, numbers, first, end)
+
+    def _kept_or_read(
+        self, part: GroupPart, schema: Any, first_record: int, records: Selection
+    ) -> Any:
+        """Like `_read`, but a part is decoded once for the batches of a loop that follow each other in it."""
+        if records is not None:
+            return self._read(part, schema, first_record, records)
+        key = self._number, (part, tuple(schema.names))
+        whole = partial(self._read, part, schema, first_record, None)
+        return _DECODED.of(key, whole, lambda batch: batch.get_total_buffer_size())
 
     def parts(self, chunk: Chunk[Any], columns: Projection) -> Iterator[Chunk[Any]]:
         schema = projected(self.schema, columns, self._path)
@@ -483,6 +499,7 @@ class ParquetReader(Reader):
         self._ahead = None
         self._cursors.clear()
         self._proof.forget()
+        _DECODED.drop_all_of(self._number)
         self._bytes.close()
 
 
