@@ -111,6 +111,12 @@ class Reading:
 
     def take(self, plan: EpochPlan, part: BatchPart, numbers: np.ndarray, clock: Clock) -> Taken:
         """Read the records of a batch; return them with their indices in `numbers`."""
+        return self._take(plan, [part], numbers, clock)
+
+    def _take(
+        self, plan: EpochPlan, parts: Sequence[BatchPart], numbers: np.ndarray, clock: Clock
+    ) -> Taken:
+        """Read the records of several batches as if they were one."""
         return self._source.take(numbers, clock, views=self._views)
 
     def take_several(
@@ -125,7 +131,7 @@ class Reading:
         taken: Taken | None = None
         if len(parts) > 1 and sum(map(len, numbers)) <= LOADER_TOGETHER_RECORDS:
             try:
-                taken = self._source.take(np.concatenate(numbers), clock, views=self._views)
+                taken = self._take(plan, parts, np.concatenate(numbers), clock)
             except Exception as error:  # noqa: BLE001  read one by one below, so that the right batch raises it
                 raise_unless_damage(error)  # a store that failed once is not asked again
         if taken is None:
@@ -176,41 +182,39 @@ class WindowReading(Reading):
         with self._lock:
             return self._ahead.num_bytes + sum(one.num_bytes for one in self._loaded.values())
 
-    def take_several(
-        self,
-        plan: EpochPlan,
-        parts: Sequence[BatchPart],
-        numbers: Sequence[np.ndarray],
-        clock: Clock,
-    ) -> Iterator[Taken]:
-        """Take the records of each batch from the windows; one call for several would gain nothing."""
-        for part, asked in zip(parts, numbers, strict=True):
-            yield self.take(plan, part, asked, clock)
-
-    def take(self, plan: EpochPlan, part: BatchPart, numbers: np.ndarray, clock: Clock) -> Taken:
+    def _take(
+        self, plan: EpochPlan, parts: Sequence[BatchPart], numbers: np.ndarray, clock: Clock
+    ) -> Taken:
+        edges = self._windows.edges
+        # Threads work on different batches at the same time, and these may span several small windows.
+        ends = np.searchsorted(edges, [part.end for part in parts])
+        across = ends - np.searchsorted(edges, [part.first for part in parts], "right")
+        most_windows = 2 + 2 * max(int(across.sum()), 0)
+        places: dict[int, list[np.ndarray]] = {}
+        done = 0
+        for part in parts:
+            for start, stop in plan.positions(part):
+                first = start
+                while first < stop:
+                    number = int(np.searchsorted(edges, first, "right")) - 1
+                    last = min(int(edges[number + 1]), stop)
+                    # A batch that wraps around to the beginning of the epoch finds its window no longer in memory.
+                    window = -1 if start < part.first else number
+                    places.setdefault(window, []).append(np.arange(done, done + last - first))
+                    done += last - first
+                    first = last
         batches: list[pa.RecordBatch] = []
         kept: list[np.ndarray] = []
-        done = 0
-        # Threads work on different batches at the same time, and a batch may span several small windows.
-        edges = self._windows.edges
-        across = np.searchsorted(edges, part.end) - np.searchsorted(edges, part.first, "right")
-        most_windows = 2 + 2 * int(max(across, 0))
-        for start, stop in plan.positions(part):
-            first = start
-            while first < stop:
-                window = self._windows.at(first)
-                last = min(window.last, stop)
-                asked = numbers[done : done + last - first]
-                if start < part.first:
-                    # The batch wraps around to the beginning of the epoch, whose window is no longer in memory.
-                    found = [self._source.take(asked, clock)]
-                else:
-                    found = self._from_window(window, asked, most_windows, clock)
-                for batch, places in found:
-                    batches.append(batch)
-                    kept.append(done + places)
-                done += len(asked)
-                first = last
+        for number, several in places.items():
+            here = several[0] if len(several) == 1 else np.concatenate(several)
+            if number < 0:
+                found = [self._source.take(numbers[here], clock)]
+            else:
+                window = self._windows[number]
+                found = self._from_window(window, numbers[here], most_windows, clock)
+            for batch, rows in found:
+                batches.append(batch)
+                kept.append(here[rows])
         return _together(batches, kept)
 
     def _from_window(
