@@ -28,6 +28,7 @@ from penstock.verbs.fields._splicing import Output
 from penstock.verbs.fields._values import NewFields, columns_of
 from penstock.verbs.fields._work import Place, Ready, Work, edited_shard, is_spliced, verify_shard
 from penstock.verbs.fields.rewrite_journal import bytes_of, contents_of
+from penstock.verbs.machines import remove_attempts
 
 
 class ShardTask(NamedTuple):
@@ -68,8 +69,11 @@ def write_on(on: Machines, job: Job, work: Work, old: Dataset, parts: Sequence[E
     def done(number: int, ready: Ready) -> None:
         work.accept(old, parts[number], ready)
 
-    paths = [*old.paths, *(task.place.path for task in tasks)]
-    all_of(on.run(partial(_write, common), tasks, paths), done)
+    new_paths = [task.place.path for task in tasks]
+    try:
+        all_of(on.run(partial(_write, common), tasks, [*old.paths, *new_paths]), done)
+    finally:
+        remove_attempts(job.place, new_paths)
 
 
 def alone(old: Dataset, place: int) -> Dataset:
