@@ -163,6 +163,44 @@ def test_comparing_with_another_type_and_a_name_that_is_taken_are_misuse(
         assert done.err.splitlines()[-1].startswith("Error: field '")
 
 
+def test_a_note_names_the_options_of_the_command(tmp_path: Path) -> None:
+    pixels = np.zeros((1, 8, 8, 3), np.uint8)
+    mixed = [ps.encode_images(pixels, codec).storage[0].as_py() for codec in ("jpeg", "png")]
+    ps.write({"image": mixed}, tmp_path / "a.parquet")
+    shown = run("convert", tmp_path / "a.parquet", tmp_path / "a.tar").err
+    assert "--rename image=jpg --image-mode jpg writes .jpg" in shown
+    ps.write({"seg": mask_of_0_and_5()}, tmp_path / "b.parquet")
+    call = ("convert", tmp_path / "b.parquet", tmp_path / "c.parquet", "--max-side", "4")
+    assert "; --masks seg keeps them" in run(*call).err
+    done = run(*call, "--masks", "seg", "--overwrite")
+    assert (done.status, done.err) == (0, "")
+    failed = run(*call, "--masks", "nope", "--overwrite")
+    assert (failed.status, "nope" in failed.err) == (1, True)
+
+
+def mask_of_0_and_5() -> list[bytes]:
+    mask = np.full((1, 9, 9), 5, np.uint8)
+    mask[:, ::2] = 0
+    return ps.encode_images(mask, "png").storage.to_pylist()
+
+
+def test_damaged_pictures_are_skipped_on_request(tmp_path: Path) -> None:
+    jpegs = ps.encode_images(np.zeros((3, 30, 30, 3), np.uint8), "jpeg").storage.to_pylist()
+    jpegs[1] = jpegs[1][:-60]
+    ps.write({"id": [0, 1, 2], "image": jpegs}, tmp_path / "a.tfrecord")
+    call = ("convert", tmp_path / "a.tfrecord", tmp_path / "b.parquet", "--max-side", "8")
+    failed = run(*call)
+    assert failed.status == 1
+    assert f"{tmp_path / 'a.tfrecord'}: record 1, field 'image': " in failed.err
+    assert "--damage skip, or penstock repair --decode" in failed.err
+    done = run(*call, "--damage", "skip")
+    assert done.status == 0
+    assert "record 1: field 'image': " in done.err
+    document = run(*call, "--damage", "skip", "--overwrite", "--json").document
+    assert document["num_records"] == 2
+    assert [region["num_records"] for region in document["damage"]] == [1]
+
+
 def test_changed_values_are_reported_and_refused_on_request(tmp_path: Path) -> None:
     ps.write({"share": [0.1]}, tmp_path / "a.parquet")
     note = "field 'share': float64 is rounded to float32, which the format holds"

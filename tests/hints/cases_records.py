@@ -144,16 +144,28 @@ def half_of_a_picture() -> Case:
 def half_of_a_picture_to_encode() -> Case:
     ps.write({"id": [0, 1], "image": [png(1), cut_picture()]}, "a.tar")
 
-    def converted(path: str) -> list[int]:
-        ps.convert(path, "b.tar", image_mode="jpg", max_side=8, overwrite=True)
+    def converted(source: Any) -> list[int]:
+        ps.convert(source, "b.tar", image_mode="jpg", max_side=8, overwrite=True)
         return [row["id"] for row in rows("b.tar")]
 
     def advised() -> None:
         call = [sys.executable, "-m", "penstock", "repair", "--decode", "a.tar", "--into", "w.tar"]
         subprocess.run(call, check=True)
         assert converted("w.tar") == [0]
+        assert converted(ps.open("a.tar", damage="skip")) == [0]
 
     return Case(lambda: converted("a.tar"), advised)
+
+
+def masks_where_pictures_are_colours() -> Case:
+    ps.write({"id": [0, 1], "seg": [png(1), png(2)]}, "a.parquet")
+    how: dict[str, Any] = {"masks": ["seg"], "max_side": 1, "overwrite": True}
+
+    def advised() -> None:
+        ps.convert("a.parquet", "a.beton", columns=["id"], max_side=1)
+        ps.convert("a.parquet", "b.parquet", **how)
+
+    return Case(lambda: ps.convert("a.parquet", "b.beton", **how), advised)
 
 
 def broken_picture_of_a_loader() -> Case:
@@ -376,8 +388,11 @@ def exact_labels() -> Case:
 
 
 CASES: Cases = {
-    "'penstock repair --decode leaves out the records whose pictures are damaged'": (
+    "'open(..., damage=\"skip\"), or penstock repair --decode leaves out the records whose pictures are damaged'": (
         half_of_a_picture_to_encode
+    ),
+    "'leave masks out of the columns, or write another format, such as Parquet'": (
+        masks_where_pictures_are_colours
     ),
     "f\"{raise_limit('record_bytes', page.plain_bytes)}, or read other columns\"": large_page,
     "'the path without file://'": as_an_address,

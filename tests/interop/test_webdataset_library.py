@@ -66,6 +66,26 @@ def test_webdataset_reads_the_decoded_values_of_a_shard_of_penstock(tmp_path: Pa
         assert by_webdataset(tmp_path / name) == by_penstock(tmp_path / name, decode=False)
 
 
+def test_a_note_says_how_webdataset_decodes_images_of_several_codecs(tmp_path: Path) -> None:
+    pixels = np.zeros((1, 4, 6, 3), np.uint8)
+    mixed = [ps.encode_images(pixels, codec).storage[0].as_py() for codec in ("jpeg", "png")]
+    ps.write({"image": mixed, "cls": [0, 1]}, tmp_path / "in.parquet")
+
+    def types_of(path: Path, name: str) -> list[str]:
+        dataset = webdataset.WebDataset(str(path), shardshuffle=False).decode("pil")
+        return [type(sample[name]).__name__ for sample in dataset]
+
+    made = ps.convert(tmp_path / "in.parquet", tmp_path / "a.tar")
+    assert types_of(tmp_path / "a.tar", "image.img") == ["bytes", "bytes"]
+    (note,) = made.notes
+    assert "convert(..., rename={'image': 'jpg'}, image_mode='jpg') writes .jpg" in note
+    made = ps.convert(
+        tmp_path / "in.parquet", tmp_path / "b.tar", rename={"image": "jpg"}, image_mode="jpg"
+    )
+    assert types_of(tmp_path / "b.tar", "jpg") == ["Image", "Image"]
+    assert made.notes == ()
+
+
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
 def test_penstock_reads_what_webdataset_writes(name: str, tmp_path: Path) -> None:
     path = tmp_path / name

@@ -64,6 +64,12 @@ Examples:
     "--images", type=NAMES, metavar="NAME,…", help="Fields that hold images. [default: detected]"
 )
 @click.option(
+    "--masks",
+    type=NAMES,
+    metavar="NAME,…",
+    help="Fields of images whose pixels are class numbers: shrunk without mixing pixels, kept PNG.",
+)
+@click.option(
     "--image-mode",
     metavar="MODE",
     help="Encode images as jpg, png, webp or raw; beton: also smart.",
@@ -116,7 +122,7 @@ def command(
     """
     import penstock as ps
 
-    words = ("images", "image_mode", "max_side", "jpeg_quality")
+    words = ("images", "masks", "image_mode", "max_side", "jpeg_quality")
     image_options = {word: options.pop(word) for word in words}
     data = source_of(source, options)
     renamed = pairs_of(rename or [], "--rename")

@@ -41,7 +41,15 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
     """Return a hint for the command line `given`. Keywords that have no option are marked as Python."""
-    options = _options_of(given, program)
+    return _worded(hint, _options_of(given, program))
+
+
+def in_options_of(note: str, command: click.Command) -> str:
+    """Return a note for a command. Keywords that have no option are marked as Python."""
+    return _worded(note, _options_in(command))
+
+
+def _worded(hint: str, options: dict[str, click.Option]) -> str:
     if not options:
         return hint
     wording = _Wording(options)
@@ -151,5 +159,9 @@ def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.O
             command = command.get_command(click.Context(command), word)
     if command is None or isinstance(command, click.Group):
         return {}
+    return _options_in(command)
+
+
+def _options_in(command: click.Command) -> dict[str, click.Option]:
     found = [option for option in command.params if isinstance(option, click.Option)]
     return {str(option.name): option for option in found}

@@ -102,8 +102,12 @@ def show_summary(
 
 def print_notes(made: ps.Summary) -> None:
     """Print notes on changed values to stderr."""
+    from penstock.cli.hints import in_options_of  # it imports this module's users
+
+    command = click.get_current_context().command
     for note in made.notes:
-        click.echo(describe.escape(f"note: {note}"), err=True)
+        told = in_options_of(note, command)
+        click.echo(describe.escape(f"note: {told}"), err=True)
     if made.text_columns:
         names = ",".join(made.text_columns)
         advice = f"--text {shlex.quote(names)} writes strings"

@@ -14,7 +14,8 @@ from penstock.columns.numbers import as_arrow
 from penstock.columns.types import IN_PARTS, is_fixed_tensor, storage_of
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import Limits
-from penstock.payloads.images import bytes_of, embedded, fault_error, only_paths
+from penstock.payloads.image_bytes import bytes_of, embedded, only_paths
+from penstock.payloads.images import fault_error
 
 Damage = Literal["error", "skip", "salvage"]
 

@@ -23,7 +23,7 @@ from penstock.datasets.take import empty, reordered, take, want
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
-from penstock.payloads.images import bytes_of
+from penstock.payloads.image_bytes import bytes_of
 from penstock.storage.base import Traffic
 
 Taken = tuple[pa.RecordBatch, np.ndarray]

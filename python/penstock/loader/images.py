@@ -21,7 +21,7 @@ from penstock import _core
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
-from penstock.payloads.images import embedded, only_paths
+from penstock.payloads.image_bytes import embedded, only_paths
 
 SAME = ("image", "nearest", "xyxy", "xywh", "xy")
 """The kinds of columns that `Image(same=...)` crops, resizes and flips with the image."""

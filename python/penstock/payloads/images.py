@@ -11,7 +11,8 @@
 
 Palettes are resolved. 16-bit values keep their upper 8 bits. Mode `"rgb"` repeats grey, and drops alpha without
 blending. Mode `"grey"` weighs colours as JPEG does. Mode `"stored"` keeps the channels of the image (1 grey, 2 with
-alpha, 3 RGB, 4 with alpha). CMYK always becomes RGB, as in Pillow. An EXIF orientation is not applied.
+alpha, 3 RGB, 4 with alpha). CMYK always becomes RGB, as in Pillow. An EXIF orientation is applied only when an image is
+encoded again (`reencode`), because the new file does not have it.
 
 A warning of the JPEG decoder (truncated or corrupt data) is an error, as is a wrong checksum in a PNG. Sizes are
 compared with `Limits.image_pixels` before memory is allocated.
@@ -25,14 +26,14 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock import _core
-from penstock.columns.null_slots import cleaned
-from penstock.columns.types import ImageType, storage_of
+from penstock.columns.types import ImageType
 from penstock.contract.faults import kind_of
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import Limits, limits_from
+from penstock.payloads.image_bytes import bytes_of
+from penstock.payloads.orientation import turned
 
 T = TypeVar("T")
 
@@ -214,7 +215,8 @@ def reencode(
     """Encode images again: smaller, with another codec, or with another quality.
 
     Without `quality`, an image keeps its bytes if it has the requested codec and its longer side is at most `max_side`.
-    Images are scaled down by averaging areas, with the same aspect ratio except for rounding. Nulls stay null.
+    Images are scaled down by averaging areas, with the same aspect ratio except for rounding. Nulls stay null. An image
+    that is encoded again is turned as its EXIF orientation says, because its new file has none.
 
     Args:
         array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes.
@@ -246,119 +248,35 @@ def reencode(
     name = None if codec is None else codec_of(codec)
     if max_side is not None and max_side < 1:
         raise ValueError(f"max_side must be at least 1, not {max_side}")
+    how: dict[str, Any] = {
+        "lossless": lossless,
+        "max_side": max_side,
+        "mode": mode,
+        "image_pixels": limits_from(limits).image_pixels,
+        "allow_damaged": allow_damaged,
+        "threads": _threads(threads),
+    }
 
-    def made() -> Any:
-        return _core.reencode_images(
-            images,
-            codec=name,
-            quality=_quality(quality),
-            lossless=lossless,
-            max_side=max_side,
-            mode=mode,
-            image_pixels=limits_from(limits).image_pixels,
-            allow_damaged=allow_damaged,
-            threads=_threads(threads),
-        )
+    def recoded(images: Any, codec: str | None) -> Any:
+        given: dict[str, Any] = {"codec": codec, "quality": _quality(quality), **how}
+        return pa.array(_told(lambda: _core.reencode_images(images, **given)))
+
+    def decoded(images: Any) -> Any:
+        return decode_images(recoded(images, "png"), mode="stored", limits=limits, threads=threads)
+
+    def encoded(pixels: list[np.ndarray], before: Any) -> list[bytes]:
+        codecs = image_sizes(before).field("codec").to_pylist()
+        given: dict[str, Any] = {"quality": quality, "lossless": lossless, "threads": threads}
+        made: dict[str, Any] = {}
+        for one in set(codecs):
+            mine = [image for image, own in zip(pixels, codecs, strict=True) if own == one]
+            made[one] = iter(encode_images(mine, one, **given).storage.to_pylist())
+        return [next(made[own]) for own in codecs]
 
     type_ = getattr(array, "type", None)
     kept = type_.codec if isinstance(type_, ImageType) else ""
-    return pa.ExtensionArray.from_storage(ImageType(name or kept), pa.array(_told(made)))
-
-
-def bytes_of(array: Any) -> pa.Array:
-    """Return encoded images as one array of bytes. Text and numbers are refused.
-
-    Takes arrays of bytes and sequences of bytes; rows of uint8, each an image file filled up with zeros; and structs
-    of `bytes` and `path`, as Hugging Face's `datasets` stores images.
-
-    Raises:
-        SchemaError: the array holds something else; or a struct has a path and no bytes.
-    """
-    array = _as_array(array)
-    type_ = storage_of(array.type)
-    types = pa.types
-    if types.is_struct(type_) and type_.get_field_index("bytes") >= 0:
-        return bytes_of(_embedded(array))
-    if _is_any(type_, types.is_list, types.is_large_list, types.is_fixed_size_list):
-        if type_.value_type == pa.uint8():
-            return _rows(array)
-    elif _is_any(
-        type_,
-        types.is_binary,
-        types.is_large_binary,
-        types.is_fixed_size_binary,
-        types.is_binary_view,
-    ):
-        return cleaned(array)
-    elif types.is_null(type_):
-        return array.cast(pa.binary())
-    raise SchemaError(f"images are bytes, not {type_}", hint="name the column that holds them")
-
-
-def _is_any(type_: Any, *kinds: Callable[[Any], bool]) -> bool:
-    return any(is_kind(type_) for is_kind in kinds)
-
-
-def _as_array(images: Any) -> Any:
-    """Return images as one pyarrow array whose type is not an extension type."""
-    array: Any = images
-    if isinstance(images, np.ndarray) and images.dtype == np.uint8 and images.ndim == 2:
-        array = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(images))
-    elif isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
-    elif not isinstance(array, pa.Array):
-        array = pa.array(array, pa.binary())
-    return array.storage if isinstance(array, pa.ExtensionArray) else array
-
-
-def _embedded(structs: Any) -> Any:
-    """Return the bytes of structs of `bytes` and `path`. No file that a record names is opened."""
-    for error in only_paths(structs).values():
-        raise error
-    return embedded(structs)
-
-
-def embedded(structs: Any) -> Any:
-    """Return the bytes of structs of `bytes` and `path`, null where there is only a path."""
-    array = _as_array(structs)
-    return array.flatten()[array.type.get_field_index("bytes")]
-
-
-def only_paths(array: Any) -> dict[int, SchemaError]:
-    """Return an error for each struct of `bytes` and `path` that has a path and no bytes, by its row."""
-    array = _as_array(array)
-    if not pa.types.is_struct(array.type) or array.type.get_field_index("bytes") < 0:
-        return {}
-    place = array.type.get_field_index("path")
-    found: Any = array.flatten()[array.type.get_field_index("bytes")]
-    paths: Any = None if place < 0 else array.flatten()[place]
-    if paths is None or not found.null_count:
-        return {}
-    rows = np.flatnonzero(pc.and_(found.is_null(), paths.is_valid())).tolist()
-    message = "the record has only the path of this image, {!r}, which is not opened"
-    return {row: SchemaError(message.format(str(paths[row])), record=row) for row in rows}
-
-
-def _rows(array: Any) -> pa.Array:
-    """Return rows of uint8 as bytes, without copying them."""
-    if pa.types.is_fixed_size_list(array.type):
-        length = array.type.list_size
-        values = array.values.slice(array.offset * length, len(array) * length)
-        storage = pa.Array.from_buffers(
-            pa.binary(length),
-            len(array),
-            [None, values.buffers()[1]],
-            offset=values.offset // max(length, 1),
-        )
-        return pc.if_else(array.is_valid(), storage, None) if array.null_count else storage
-    is_large = pa.types.is_large_list(array.type)
-    valid, offsets = array.buffers()[:2]
-    values = array.values
-    if values.offset or values.null_count:
-        raise SchemaError("images are rows of uint8, none missing")
-    kind = pa.large_binary() if is_large else pa.binary()
-    buffers = [valid, offsets, values.buffers()[1]]
-    return cleaned(pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset))
+    made = turned(images, recoded(images, name), decoded, encoded)
+    return pa.ExtensionArray.from_storage(ImageType(name or kept), made)
 
 
 def _pixels_of(images: Any) -> tuple[list[pa.Array], pa.RecordBatch]:

@@ -85,13 +85,14 @@ class Images:
 
     def _pixels(self, images: Any, chosen: np.ndarray, first: int) -> Stored:
         from penstock.payloads.images import decode_images
+        from penstock.payloads.orientation import orientations
 
         if not len(chosen):
             return Stored(np.zeros(0, _ROW), pa.array([], pa.binary()))
         places = np.arange(len(chosen))
         images = images if len(chosen) == len(images) else picked([images], chosen)
         try:
-            if self._options.max_side is not None:
+            if self._options.max_side is not None or (orientations(images) > 1).any():
                 images = self._reencoded(images, chosen, places, first, "raw", None)
             pixels = decode_images(images, threads=self._threads)
         except PenstockError as error:

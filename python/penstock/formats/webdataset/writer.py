@@ -70,6 +70,12 @@ from penstock.storage.base import Sink
 
 KEY = "__key__"
 URL = "__url__"
+ANY_IMAGE = "img"
+"""The ending of images of any codec."""
+_ANY_CODEC = (
+    'its pictures are not all of one codec, so their members are named .img, which decode("pil") of webdataset leaves '
+    "as bytes; convert(..., rename={{{!r}: 'jpg'}}, image_mode='jpg') writes .jpg"
+)
 _ARRAYS = ("npz", "npy", "mp", "msg", "cbor", "ten", "tb", "pyd", "pickle", "pkl", "pth", "pt")
 _PICTURES = ("pbm", "pnm", "exr", *IMAGES)
 _MOVIES = ("mp4", "ogv", "mjpeg", "avi", "mov", "h264", "mpg", "webm", "wmv")
@@ -137,6 +143,10 @@ class WebDatasetWriter(FramedWriter):
         if self._takes(batch):
             self._finishing(lambda: self._check_keys(batch))
         super().write(batch)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._plan.notes
 
     def index(self) -> Index:
         index = super().index()
@@ -217,6 +227,15 @@ class RecordPlan:
         self._columns = sorted(columns, key=lambda column: self._fields[column.name])
         self.stored = Stored(schema, self._fields)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the columns whose members are not found by webdataset as what they are."""
+        return tuple(
+            f"field {name!r}: {_ANY_CODEC.format(name)}"
+            for name, field in self._fields.items()
+            if field.rpartition(".")[2] == ANY_IMAGE
+        )
+
     def keys(self, batch: pa.RecordBatch, first: int) -> Any:
         """The keys of a batch, or the numbers of the records if they have no keys."""
         if self.key is None:
@@ -271,7 +290,10 @@ def _endings(name: str, type_: Any) -> tuple[str, ...]:
     """Return the endings that a field with values of this type may have. A name without one of them gets the first."""
     storage = storage_of(type_)
     if is_image(type_):
-        return tuple(e for e, codec in IMAGES.items() if codec == type_.codec) or ("img", *IMAGES)
+        return tuple(e for e, codec in IMAGES.items() if codec == type_.codec) or (
+            ANY_IMAGE,
+            *IMAGES,
+        )
     if is_json(type_):
         return JSONS
     if holds_bytes(storage) or pa.types.is_null(type_):

@@ -16,7 +16,8 @@ from penstock.contract.format import Chunk, Reader, SkippedRegion
 from penstock.contract.report import Finding
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.limits import Limits
-from penstock.payloads.images import bytes_of, decode_images, image_sizes
+from penstock.payloads.image_bytes import bytes_of
+from penstock.payloads.images import decode_images, image_sizes
 
 _LOOKED_AT = 16
 """The values that show whether a column of bytes holds pictures."""

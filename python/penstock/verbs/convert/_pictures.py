@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from penstock.columns.joined import join
+from penstock.columns.numbers import memoryviews
 from penstock.columns.types import ImageType, is_image
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
+from penstock.payloads.image_bytes import bytes_of
 
 _LOOKED_AT = 16
 """The number of records read to find out whether a column of bytes holds images."""
 
-PICTURE_HINT = "penstock repair --decode leaves out the records whose pictures are damaged"
+PICTURE_HINT = 'open(..., damage="skip"), or penstock repair --decode leaves out the records whose pictures are damaged'
+_MIXED = (
+    "pictures of one channel with few values or 16 bits, as masks have, were encoded again, which changes their values; "
+    "convert(..., masks=[{!r}]) keeps them"
+)
+_UPRIGHT = (
+    "pictures were turned as their EXIF orientation says, because they were encoded again; boxes, points and masks of "
+    "the stored pixels no longer fit"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,38 +40,38 @@ class Pictures:
     codec: str | None = None
     quality: int | None = None
     max_side: int | None = None
+    masks: tuple[str, ...] = ()
+    """Those of the columns that hold masks, which are resized by the nearest pixel and become PNGs."""
+    found: dict[str, None] = attribute(default_factory=dict[str, None], repr=False, compare=False)
+    """The notes so far."""
 
     @property
     def is_rewritten(self) -> bool:
         return not (self.codec is None and self.quality is None and self.max_side is None)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the changes that were made so far did to the pictures."""
+        return tuple(self.found)
+
     def field(self, field: pa.Field) -> pa.Field:
         if field.name not in self.columns:
             return field
+        if field.name in self.masks:
+            return field.with_type(ImageType("png"))
         codec = field.type.codec if isinstance(field.type, ImageType) else ""
         return field.with_type(ImageType(codec if self.codec is None else self.codec))
 
-    def batch(
-        self, batch: pa.RecordBatch, first_record: int, threads: int | None
-    ) -> pa.RecordBatch:
-        from penstock.payloads import images  # imported here: only some conversions need it
-
+    def batch(self, batch: pa.RecordBatch, threads: int | None) -> pa.RecordBatch:
+        """Return a batch with changed pictures. An error has the number of the record in the batch."""
         columns: list[pa.Array] = []
         fields: list[pa.Field] = []
         for field, column in zip(batch.schema, batch.columns, strict=True):
             after = self.field(field)
             if field.name in self.columns:
                 try:
-                    column = images.reencode(
-                        column,
-                        self.codec,
-                        quality=self.quality,
-                        max_side=self.max_side,
-                        threads=threads,
-                    )
+                    column = self._changed(field.name, column, threads)
                 except PenstockError as error:
-                    if error.record is not None:
-                        error.record += first_record
                     if isinstance(error, FormatError) and not isinstance(error, LimitError):
                         error.hint = PICTURE_HINT
                     raise error.at(field=field.name) from None
@@ -69,12 +82,75 @@ class Pictures:
             fields.append(after)
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
+    def intact(
+        self, batch: pa.RecordBatch, threads: int | None, tell: Callable[[int, FormatError], None]
+    ) -> pa.RecordBatch:
+        """Like `batch`, without the records whose pictures are damaged. `tell` is called with the row and the error of
+        each."""
+        made: list[pa.RecordBatch] = []
+        todo = [(0, batch.num_rows)]
+        while todo:
+            first, end = todo.pop()
+            if first == end and (made or todo):
+                continue
+            try:
+                made.append(self.batch(batch.slice(first, end - first), threads))
+            except FormatError as error:
+                if error.record is None or isinstance(error, LimitError):
+                    raise
+                bad = first + error.record
+                tell(bad, error)
+                todo += [(bad + 1, end), (first, bad)]
+        return join(made)
+
+    def _changed(self, name: str, column: pa.Array, threads: int | None) -> pa.Array:
+        from penstock.payloads import images, masks  # imported here: only some conversions need it
+
+        if name in self.masks:
+            return masks.resize_masks(column, self.max_side, threads=threads)
+        how: dict[str, Any] = {"quality": self.quality, "max_side": self.max_side}
+        made = images.reencode(column, self.codec, threads=threads, **how)
+        self._note(name, bytes_of(column), made.storage)
+        return made
+
+    def _note(self, name: str, before: Any, after: Any) -> None:
+        from penstock.payloads.orientation import orientations
+
+        mixed, turned = f"field {name!r}: {_MIXED.format(name)}", f"field {name!r}: {_UPRIGHT}"
+        if mixed not in self.found and _has_mixed_mask(before, after):
+            self.found[mixed] = None
+        if turned not in self.found:
+            ways = orientations(before)
+            rows = np.flatnonzero(ways > 1).tolist()
+            if any(before[row].as_py() != after[row].as_py() for row in rows):
+                self.found[turned] = None
+
+
+def _has_mixed_mask(before: Any, after: Any) -> bool:
+    """Whether one of the first masks of a column got other values than it had."""
+    from penstock.payloads.masks import FEW_VALUES, is_one_channel_png, mask_values
+
+    rows = [row for row, data in enumerate(memoryviews(before)) if is_one_channel_png(data)]
+    for row in rows[:_LOOKED_AT]:
+        old, new = before[row].as_py(), after[row].as_py()
+        if old == new:
+            continue
+        values, now = mask_values(old), mask_values(new)
+        is_deep = values.dtype != np.uint8
+        if len(values) > FEW_VALUES and not is_deep:
+            continue
+        # Indices of a palette became colours, and 16 bits became 8.
+        if now.ndim != values.ndim or is_deep or not np.isin(now, values).all():
+            return True
+    return False
+
 
 def pictures_of(
     dataset: Dataset,
     columns: Sequence[str],
     images: str | Sequence[str] | None,
     asked: dict[str, Any],
+    masks: Sequence[str],
     *,
     target_holds_images: bool,
 ) -> Pictures | None:
@@ -82,27 +158,38 @@ def pictures_of(
 
     `images` names the columns, or is "auto". "auto" takes the columns of an image type. If the target format stores
     images specially, or if a change is requested and no column has such a type, "auto" also takes the columns of
-    bytes whose first values are images.
+    bytes whose first values are images. `masks` are image columns, too.
 
     Raises:
-        ValueError: a change of images is requested, but no column holds images.
+        ValueError: a change of images is requested, but no column holds images; or `masks` without a change.
         SchemaError: a named column does not exist, or does not hold bytes.
     """
     made = _change_of(asked)
-    if images is None:
-        named: list[str] = []
-    elif images == "auto":
-        named = [name for name in columns if is_image(dataset.schema.field(name).type)]
-        if target_holds_images or (made.is_rewritten and not named):
-            named += _looking_like_images(dataset, columns)
+    _check_named(dataset.schema, columns, masks)
+    if masks and not made.is_rewritten:
+        raise ValueError("masks= says how images are changed: it needs max_side= or image_mode=")
+    if images == "auto":
+        named = _found(dataset, columns, looks_always=target_holds_images, looks=made.is_rewritten)
     else:
-        named = [images] if isinstance(images, str) else list(images)
+        named = [images] if isinstance(images, str) else list(images or ())
         _check_named(dataset.schema, columns, named)
+    named += [name for name in masks if name not in named]
     if not named:
         if made.is_rewritten:
             raise ValueError("no column holds images; images= can name the columns")
         return None
-    return replace(made, columns=tuple(named))
+    return replace(made, columns=tuple(named), masks=tuple(masks))
+
+
+def _found(
+    dataset: Dataset, columns: Sequence[str], *, looks_always: bool, looks: bool
+) -> list[str]:
+    """Return the columns of an image type, and those whose first values are images: always, or, with `looks`, if there
+    is no such type."""
+    named = [name for name in columns if is_image(dataset.schema.field(name).type)]
+    if looks_always or (looks and not named):
+        named += _looking_like_images(dataset, columns)
+    return named
 
 
 def _change_of(asked: dict[str, Any]) -> Pictures:
@@ -113,7 +200,7 @@ def _change_of(asked: dict[str, Any]) -> Pictures:
     return Pictures((), codec, asked.get("jpeg_quality"), asked.get("max_side"))
 
 
-def _check_named(schema: pa.Schema, columns: Sequence[str], named: list[str]) -> None:
+def _check_named(schema: pa.Schema, columns: Sequence[str], named: Sequence[str]) -> None:
     for name in named:
         if name not in columns or not _is_bytes(schema.field(name).type):
             raise SchemaError("this column does not exist, or cannot hold images", field=name)

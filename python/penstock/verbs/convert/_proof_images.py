@@ -8,11 +8,13 @@ A different picture exceeds this limit, unless the two look much alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.payloads.images import decode_images, image_sizes
+from penstock.payloads.orientation import orientations, upright
 
 MOST_DIFFERENCE = 16.0
 """The largest accepted difference, on a scale of 0 to 255. A JPEG of the lowest quality comes near this limit; quality
@@ -37,13 +39,26 @@ def first_other_picture(wanted: pa.Array, found: pa.Array) -> int | None:
 def _first_other(rows: list[int], left: pa.Array, right: pa.Array) -> int | None:
     sides = [images.take(pa.array(rows, pa.int64())) for images in (left, right)]
     heads = [image_sizes(images).to_pylist() for images in sides]
-    sizes = [[(head["width"], head["height"]) for head in side] for side in heads]
+    # A picture that was encoded again has no EXIF, and its pixels are turned instead.
+    ways = [orientations(images).tolist() for images in sides]
+    sizes = [
+        [_shown_size(head, way) for head, way in zip(*side, strict=True)]
+        for side in zip(heads, ways, strict=True)
+    ]
     unlike = next((n for n, (a, b) in enumerate(zip(*sizes, strict=True)) if a != b), len(rows))
-    pixels = [decode_images(images[:unlike]) for images in sides]
+    pixels = [
+        list(map(upright, decode_images(images[:unlike]), own[:unlike]))
+        for images, own in zip(sides, ways, strict=True)
+    ]
     for n, (a, b) in enumerate(zip(*pixels, strict=True)):
         if not _shows_same(a, b, heads[1][n]["codec"]):
             return rows[n]
     return rows[unlike] if unlike < len(rows) else None
+
+
+def _shown_size(head: dict[str, Any], way: int) -> tuple[int, int]:
+    size = head["width"], head["height"]
+    return size[::-1] if way > 4 else size
 
 
 def _shows_same(a: np.ndarray, b: np.ndarray, codec: str) -> bool:

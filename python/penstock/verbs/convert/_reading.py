@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from penstock.datasets.open import open as open_dataset
 from penstock.datasets.take import reordered
 from penstock.datasets.tasks import ReadTask
 from penstock.engine.cluster import Machines
-from penstock.errors import SchemaError, UnsupportedError
+from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
 from penstock.overlay.file import has_overlays
 from penstock.storage.base import Storage
@@ -30,7 +31,13 @@ from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._pictures import Pictures, pictures_of
 from penstock.verbs.convert._text_columns import TextColumns
 from penstock.verbs.convert.choice import Choice, chosen
-from penstock.verbs.convert.ranges import Delivered, batches_between, blocks_of, shuffled_between
+from penstock.verbs.convert.ranges import (
+    Delivered,
+    batches_between,
+    blocks_of,
+    region_of,
+    shuffled_between,
+)
 
 
 def opened(
@@ -87,6 +94,31 @@ class Records:
         self._threads = threads
         self._can_lend = can_lend
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the changes of pictures did to them, as far as they were read."""
+        return () if self._pictures is None else self._pictures.notes
+
+    @property
+    def _changes_pictures(self) -> bool:
+        """Whether `_read` gives pictures that are yet to be changed."""
+        return _are_changed(self._pictures)
+
+    def _rewritten(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """Return a batch, which begins with record `first` in the order of writing, with changed pictures."""
+        assert self._pictures is not None, "they are changed"
+        try:
+            return self._pictures.batch(batch, self._threads)
+        except PenstockError as error:
+            if error.record is not None:
+                file, error.record = self._origin(first + error.record)
+                error.at(file=file)
+            raise
+
+    def _origin(self, number: int) -> tuple[str | None, int]:
+        """The file and the number of a record, from its number in the order of writing; without a file if unknown."""
+        return None, number
+
     def _look_for_text(self, batch: pa.RecordBatch) -> None:
         if self.text is not None:
             self.text.add(batch)
@@ -100,8 +132,8 @@ class Records:
         seen: pa.Schema | None = None
         casts: list[Cast] = []
         for batch in self._read(first, last, lend=lend):
-            if self._pictures is not None and self._pictures.is_rewritten:
-                batch = self._pictures.batch(batch, done, self._threads)
+            if self._changes_pictures:
+                batch = self._rewritten(batch, done)
             done += batch.num_rows
             self._look_for_text(batch)
             if seen is None or (lend and batch.schema != seen):
@@ -132,6 +164,7 @@ class Reading(Records):
         threads: int | None,
         storage: Storage,
         *,
+        masks: Sequence[str] = (),
         finds_text: bool = False,
         on: Machines | None = None,
     ) -> None:
@@ -142,12 +175,16 @@ class Reading(Records):
         """Storage for the written files. Their permissions are no wider than those of the source."""
         rename = rename or {}
         wanted = _checked_columns(dataset.schema, columns, rename)
-        pictures = pictures_of(dataset, wanted, *images, target_holds_images=kind.info.holds_images)
+        pictures = pictures_of(
+            dataset, wanted, *images, masks, target_holds_images=kind.info.holds_images
+        )
+        skips = dataset.options.damage == "skip" and _are_changed(pictures)
+        self._gives_changed = skips and choice.is_all
         schema = _written_schema(dataset.schema, wanted, rename, pictures, kind.info.holds_examples)
         looks = finds_text and kind.info.holds_text
         self._delivered: Delivered | None = None
         if dataset.options.damage != "error" and choice.is_all:
-            self._delivered = Delivered(dataset, wanted, threads)
+            self._delivered = _delivered(dataset, wanted, threads, pictures if skips else None)
         super().__init__(
             schema,
             wanted,
@@ -162,13 +199,45 @@ class Reading(Records):
         self.num_records = int(self.firsts[-1])
         self._order = chosen(dataset, choice, threads, on)
         if self._order is not None:
+            if skips and choice.numbers is None:
+                self._order = self._order[self._are_intact(self._order)]
             # Each source file gets as many records as were chosen from it, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
 
+    @property
+    def _changes_pictures(self) -> bool:
+        return super()._changes_pictures and not self._gives_changed
+
+    def _origin(self, number: int) -> tuple[str | None, int]:
+        files = self.dataset.files
+        if self._order is not None:
+            number = int(self._order[number])
+        shards, records = files.locate(np.array([number]))
+        shard = int(shards[0])
+        return files.paths[shard], int(files.in_file(shard, records)[0])
+
+    def _are_intact(self, order: np.ndarray) -> np.ndarray:
+        """Return which of the records have no damaged picture, as bool. The others are listed as skipped."""
+        assert self._pictures is not None, "they are changed"
+        dataset, found, done = self.dataset, np.ones(len(order), bool), 0
+
+        def tell(row: int, error: FormatError) -> None:
+            found[done + row] = False
+            number = int(order[done + row])
+            shards, records = dataset.files.locate(np.array([number]))
+            region = region_of(dataset, int(shards[0]), int(records[0]), error)
+            dataset.add_skipped_record(number, region)
+
+        columns, size = list(self._pictures.columns), dataset.files.total_bytes
+        for batch in shuffled_between(dataset, order, columns, self._threads, size):
+            self._pictures.intact(batch, self._threads, tell)
+            done += batch.num_rows
+        return found
+
     def _has_views(self, pictures: Pictures | None) -> bool:
         """Whether the writer gets byte strings as views instead of copies. For short strings a copy is cheaper."""
-        if self._delivered is not None or (pictures and pictures.is_rewritten):
+        if self._delivered is not None or _are_changed(pictures):
             return False
         return self.dataset.files.total_bytes >= LARGE_RECORD_BYTES * len(self.dataset)
 
@@ -242,6 +311,18 @@ class Part(Records):
                 yield from found
             else:
                 yield reordered(join(list(found)), places)
+
+
+def _delivered(
+    dataset: Dataset, columns: list[str], threads: int | None, pictures: Pictures | None
+) -> Delivered:
+    """Return the records that are delivered, without those whose `pictures` are damaged."""
+    change = None if pictures is None else partial(pictures.intact, threads=threads)
+    return Delivered(dataset, columns, threads, change)
+
+
+def _are_changed(pictures: Pictures | None) -> bool:
+    return pictures is not None and pictures.is_rewritten
 
 
 def _checked_columns(

@@ -27,7 +27,6 @@ from penstock.verbs.convert._writing import PartJob, Writing, prove_part, write_
 from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.progress import Meter
-from penstock.verbs.write.incoming import Incoming
 from penstock.verbs.write.names import Names
 from penstock.verbs.write.write import drop_old_indexes
 
@@ -114,9 +113,8 @@ def run_by_bytes(
                 refuse_existing([first])
             refuse_device(first)
             batches = meter.watch(reading.batches(0, reading.num_records, lend=True))
-            stream = Incoming(reading.schema, batches, None, reading.kept)
             made = writing.file(
-                stream, journal.part_pattern, overwrite=True, storage=storage, **limits
+                reading, batches, journal.part_pattern, overwrite=True, storage=storage, **limits
             )
             for number, path in enumerate(made.paths):
                 journal.add(number, size_of(path), made.notes)

@@ -19,7 +19,6 @@ from penstock.verbs.convert._writing import PartJob, Writing, write_in_store
 from penstock.verbs.convert.parts import OutputFile
 from penstock.verbs.convert.store_journal import StoreJournal, folder_of
 from penstock.verbs.progress import Meter
-from penstock.verbs.write.incoming import Incoming
 
 
 def run_in_store(
@@ -90,7 +89,6 @@ def run_by_bytes_in_store(
     """Write shards limited by bytes. Their names contain the number of shards, which is known only at the end, so a
     killed job starts again."""
     batches = meter.watch(reading.batches(0, reading.num_records, lend=True))
-    stream = Incoming(reading.schema, batches, None, reading.kept)
     more: dict[str, Any] = {"overwrite": overwrite, "storage": reading.storage, **limits}
-    made = writing.file(stream, target, **more)
+    made = writing.file(reading, batches, target, **more)
     return Summary(made.paths, made.num_records, made.num_bytes, made.notes, reading.text_columns)

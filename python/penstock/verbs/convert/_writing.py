@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from penstock.contract.format import Format
 from penstock.contract.summary import Summary
@@ -29,9 +32,12 @@ class Writing:
     index: bool | str
     threads: int | None
 
-    def file(self, data: Incoming, path: str, **more: Any) -> Summary:
-        return write(
-            data,
+    def file(
+        self, reading: Records, batches: Iterator[pa.RecordBatch], path: str, **more: Any
+    ) -> Summary:
+        """Write batches of `reading`. The notes include those on the changes that it made."""
+        made = write(
+            Incoming(reading.schema, batches, None, reading.kept),
             path,
             format=self.kind.info.name,
             compression=getattr(self.options, "compression", None),
@@ -40,6 +46,7 @@ class Writing:
             **more,
             **{k: v for k, v in self.format_options.items() if k != "compression"},
         )
+        return replace(made, notes=(*made.notes, *reading.notes))
 
 
 class PartJob(NamedTuple):
@@ -54,9 +61,8 @@ def write_part(job: PartJob, reading: Records, writing: Writing, meter: Meter) -
     """Write a part under its temporary name."""
     part = job.part
     batches = meter.watch(reading.batches(part.first, part.last, lend=True))
-    stream = Incoming(reading.schema, batches, None, reading.kept)
     try:
-        return writing.file(stream, job.path, overwrite=True, storage=job.storage)
+        return writing.file(reading, batches, job.path, overwrite=True, storage=job.storage)
     except PenstockError as error:
         if error.file == job.path:
             error.file = part.final  # the caller does not know the temporary name
@@ -76,9 +82,8 @@ def write_in_store(
     """Write a part under its final name, and note in its entry of the journal that it is finished."""
     part, path, storage = job
     batches = meter.watch(reading.batches(part.first, part.last, lend=True))
-    stream = Incoming(reading.schema, batches, None, reading.kept)
     with entry.writing(overwrite=overwrite) as may_replace:
-        summary = writing.file(stream, path, overwrite=may_replace, storage=storage)
+        summary = writing.file(reading, batches, path, overwrite=may_replace, storage=storage)
     state = storage.state(path)
     if prove:
         try:

@@ -61,6 +61,7 @@ def convert(
     shuffle: int | None = None,
     seed: int = 0,
     images: str | Sequence[str] | None = "auto",
+    masks: Sequence[str] = (),
     prove: bool = False,
     format: str | None = None,
     compression: str | None = None,
@@ -118,6 +119,8 @@ def convert(
             images specially, by their bytes. With `image_mode` ("jpg", "png", "webp" or "raw"), `jpeg_quality` or
             `max_side` (pixels) the images are encoded again, in every format. Some formats have further image
             options, see their pages.
+        masks: columns of images whose pixels are numbers of classes or instances. They are shrunk by taking the nearest
+            pixels, never a mixture, and written as PNGs with their depth and palette, whatever `image_mode` is.
         prove: before the result gets its name, read it again and compare every value with the source, after the
             writer's conversions. Images that the target format encodes again are compared by their pixels; JPEG and
             WebP images are compared by the mean values of squares of 16 x 16 pixels.
@@ -166,6 +169,7 @@ def convert(
         columns=columns,
         rename=rename,
         images=images,
+        masks=masks,
         prove=prove,
         format=format,
         compression=compression,
@@ -217,6 +221,7 @@ class How:
     columns: Sequence[str] | None = None
     rename: Mapping[str, str] | None = None
     images: str | Sequence[str] | None = "auto"
+    masks: Sequence[str] = ()
     prove: bool = False
     format: str | None = None
     compression: str | None = None
@@ -270,6 +275,7 @@ def write_chosen(
     own |= how.write_options or {}
     kind, options = format_and_options(named, how.format, how.compression, own, exact=how.exact)
     _refuse_contradictions(asked, options, is_folder, how)
+    _check_masks(how.masks, options)
     # To read or change fields, records have to be parsed.
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     storage = _target_storage(to, kind, how)
@@ -283,7 +289,7 @@ def write_chosen(
         images = (how.images, asked)
         reading = Reading(
             dataset, how.columns, how.rename, choice, images, kind, how.threads, storage,
-            finds_text=how.finds_text, on=how.on,
+            masks=how.masks, finds_text=how.finds_text, on=how.on,
         )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
         writing = Writing(kind, options, written_options, how.index, how.threads)
@@ -380,6 +386,17 @@ def _refuse_contradictions(
         raise ValueError("a folder gets one file per source shard; shard_bytes needs a file name")
     if prove and shard_bytes is not None:
         raise ValueError("prove=True needs shards split by records, not by bytes")
+
+
+def _check_masks(masks: Sequence[str], options: Any) -> None:
+    if isinstance(masks, str):
+        raise TypeError(f"masks takes a list of names, such as [{masks!r}]")
+    if masks and hasattr(options, "max_side"):
+        raise UnsupportedError(
+            "this format encodes pictures itself, as colours, so it cannot keep the values of masks",
+            field=masks[0],
+            hint="leave masks out of the columns, or write another format, such as Parquet",
+        )
 
 
 @contextmanager

@@ -6,25 +6,33 @@ scanned, and its records are counted as they are delivered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
-from penstock.contract.format import Chunk
+from penstock.contract.format import Chunk, SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import reordered, take
 from penstock.engine.pipeline import checked_threads, in_order
-from penstock.errors import ChangedError
+from penstock.errors import ChangedError, FormatError, shown
 from penstock.tuned import BUDGET_BYTES, LARGE_CHUNK_BYTES, SHUFFLE_BLOCK_BYTES
 
 _MOST_RECORDS = 1 << 20
 _PIECE_RECORDS = 1 << 16
 """Records that one thread takes out of a block at a time."""
+
+
+class Change(Protocol):
+    """Changes a batch, and leaves out records. `tell` is called with the row and the error of each."""
+
+    def __call__(
+        self, batch: pa.RecordBatch, *, tell: Callable[[int, FormatError], None]
+    ) -> pa.RecordBatch: ...
 
 
 def batches_between(
@@ -79,17 +87,41 @@ class Delivered:
     one pass. Only one thread may use an instance."""
 
     def __init__(
-        self, dataset: Dataset, columns: Sequence[str] | None, threads: int | None
+        self,
+        dataset: Dataset,
+        columns: Sequence[str] | None,
+        threads: int | None,
+        change: Change | None = None,
     ) -> None:
+        """`change` changes the batches, and leaves out records whose pictures are damaged."""
         self._dataset = dataset
+        self._change = change
         self._columns = columns
         self._threads = threads
         self._batches: Iterator[tuple[int, pa.RecordBatch]] = iter(())
         self._left: pa.RecordBatch | None = None
         self._at = -1
         counts = [0] * len(dataset.paths)
-        for shard, batch in shard_batches(dataset, columns, threads):
+        bad: list[tuple[int, int, FormatError]] = []
+        read = [0] * len(dataset.paths)
+        damaged: set[str] = set()
+
+        def skipped(region: SkippedRegion) -> None:
+            damaged.add(shown(region.file))
+            dataset.add_skipped(region)
+
+        for shard, before in shard_batches(dataset, columns, threads, None, skipped):
+
+            def tell(row: int, error: FormatError, shard: int = shard) -> None:
+                bad.append((shard, read[shard] + row, error))
+
+            batch = before if change is None else change(before, tell=tell)
             counts[shard] += batch.num_rows
+            read[shard] += before.num_rows
+        for shard, number, error in sorted(bad, key=lambda one: one[:2]):
+            # With other damage, the number in the file is not known.
+            is_known = shown(dataset.paths[shard]) not in damaged
+            dataset.add_skipped(region_of(dataset, shard, number, error, is_known=is_known))
         self.firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def between(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
@@ -98,7 +130,7 @@ class Delivered:
         if first != self._at:
             shard = int(np.searchsorted(self.firsts, first, "right")) - 1
             rest = range(shard, len(self._dataset.paths))
-            self._batches = shard_batches(self._dataset, self._columns, self._threads, rest)
+            self._batches = self._changed(rest)
             self._left, self._at = None, int(self.firsts[shard])
         while self._at < last:
             batch = next(self._batches, (0, None))[1] if self._left is None else self._left
@@ -110,6 +142,31 @@ class Delivered:
             self._at += end
             if begin < end:
                 yield batch.slice(begin, end - begin)
+
+    def _changed(self, shards: Sequence[int]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for shard, batch in shard_batches(self._dataset, self._columns, self._threads, shards):
+            # The records that are left out were listed when they were counted.
+            yield shard, batch if self._change is None else self._change(batch, tell=_known)
+
+
+def _known(row: int, error: FormatError) -> None:
+    del row, error
+
+
+def region_of(
+    dataset: Dataset, shard: int, number: int, error: FormatError, *, is_known: bool = True
+) -> SkippedRegion:
+    """The region of a record that is left out because of an error in a value. `number` is its number in the shard. If
+    it is not known, it is its number among the records that were read."""
+    files = dataset.files
+    path, reason = files.paths[shard], f"field {error.field!r}: {error.message}"
+    if not is_known:
+        reason = f"record {number}: {reason} (counted without other damage)"
+        return SkippedRegion(shown(path), 0, files.num_bytes(shard), 1, reason)
+    record = int(files.in_file(shard, np.array([number]))[0])
+    place = files.reader(shard).place(record)
+    file, start, end = place or (path, 0, files.num_bytes(shard))
+    return SkippedRegion(shown(file), start, end, 1, f"record {record}: {reason}")
 
 
 def shuffled_between(
