@@ -182,9 +182,7 @@ class Reading(Records):
         self._gives_changed = skips and choice.is_all
         schema = _written_schema(dataset.schema, wanted, rename, pictures, kind.info.holds_examples)
         looks = finds_text and kind.info.holds_text
-        self._delivered: Delivered | None = None
-        if dataset.options.damage != "error" and choice.is_all:
-            self._delivered = _delivered(dataset, wanted, threads, pictures if skips else None)
+        self._delivered = _delivered(dataset, wanted, choice, threads, pictures if skips else None)
         super().__init__(
             schema,
             wanted,
@@ -197,13 +195,19 @@ class Reading(Records):
         self.firsts = (self._delivered or dataset.files).firsts
         """The number of each shard's first record, followed by the total number of written records."""
         self.num_records = int(self.firsts[-1])
-        self._order = chosen(dataset, choice, threads, on)
+        self._order = self._ordered(choice, on, skips=skips)
         if self._order is not None:
-            if skips and choice.numbers is None:
-                self._order = self._order[self._are_intact(self._order)]
             # Each source file gets as many records as were chosen from it, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
+
+    def _ordered(self, choice: Choice, on: Machines | None, *, skips: bool) -> np.ndarray | None:
+        """Return the numbers of the records in the order of writing; None for all as they come. With `skips`, records
+        with damaged pictures are left out, unless the caller chose the records by number."""
+        order = chosen(self.dataset, choice, self._threads, on)
+        if order is None or not skips or choice.numbers is not None:
+            return order
+        return order[self._are_intact(order)]
 
     @property
     def _changes_pictures(self) -> bool:
@@ -314,9 +318,15 @@ class Part(Records):
 
 
 def _delivered(
-    dataset: Dataset, columns: list[str], threads: int | None, pictures: Pictures | None
-) -> Delivered:
-    """Return the records that are delivered, without those whose `pictures` are damaged."""
+    dataset: Dataset,
+    columns: list[str],
+    choice: Choice,
+    threads: int | None,
+    pictures: Pictures | None,
+) -> Delivered | None:
+    """Return the records that a scan of all of a damaged dataset delivers, without those whose `pictures` are damaged."""
+    if dataset.options.damage == "error" or not choice.is_all:
+        return None
     change = None if pictures is None else partial(pictures.intact, threads=threads)
     return Delivered(dataset, columns, threads, change)
 
