@@ -446,6 +446,12 @@ class Format(ABC):
             end, num_records = start + length, chunk.first_record + chunk.num_records
         check_record(record, num_records)
 
+    def advice(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Notes for who converts to this format: what its usual readers do with such columns, and what to do about it.
+        No value is changed."""
+        del schema
+        return ()
+
     def kept_schema(self, schema: pa.Schema, options: Any) -> pa.Schema | None:
         """The schema with which records of `schema` read back. It is stored in the sidecar, because the format cannot
         hold all Arrow types. None if nothing needs to be stored, or if that schema is unknown."""

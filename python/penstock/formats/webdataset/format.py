@@ -154,6 +154,11 @@ class WebDatasetFormat(FramedFormat):
         )
         return WebDatasetWriter(sink, None, options, threads)
 
+    def advice(self, schema: pa.Schema) -> tuple[str, ...]:
+        from penstock.formats.webdataset.writer import RecordPlan
+
+        return RecordPlan(schema).notes
+
     def create(self, sink: Sink, schema: pa.Schema, options: Any, threads: int) -> Writer:
         from penstock.formats.webdataset.writer import WebDatasetWriter
 

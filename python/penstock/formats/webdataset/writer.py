@@ -144,10 +144,6 @@ class WebDatasetWriter(FramedWriter):
             self._finishing(lambda: self._check_keys(batch))
         super().write(batch)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._plan.notes
-
     def index(self) -> Index:
         index = super().index()
         zeros = _core.Buffer.from_bytes(bytes(self._end_bytes))

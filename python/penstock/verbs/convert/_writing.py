@@ -46,7 +46,8 @@ class Writing:
             **more,
             **{k: v for k, v in self.format_options.items() if k != "compression"},
         )
-        return replace(made, notes=(*made.notes, *reading.notes))
+        advice = self.kind.advice(reading.schema)
+        return replace(made, notes=(*made.notes, *reading.notes, *advice))
 
 
 class PartJob(NamedTuple):
