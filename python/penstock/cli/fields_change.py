@@ -70,7 +70,11 @@ _VALUES = (
     click.option(
         "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function takes."
     ),
-    click.option("--by", metavar="NAME", help="Join the table by this field."),
+    click.option(
+        "--by",
+        metavar="NAME",
+        help="Join the table by this field; FIELD=COLUMN if the table has another name for it.",
+    ),
 )
 
 
@@ -220,11 +224,14 @@ def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[st
     table, function = options.pop("from_table"), options.pop("function")
     constants = values_of(options.pop("constants"), "--set")
     reads = options.pop("reads") or ()
+    field, sign, column = (options["by"] or "").partition("=")
+    if sign:
+        options["by"] = {field: column}
     if sum(bool(given) for given in (table, function, constants)) != 1:
         raise click.UsageError("give exactly one of --from, --set and --function")
     if function is not None:
         return _function(function), {**options, "reads": reads}, reads
-    return table or constants, {**options, "reads": reads}, {*reads, *constants, options["by"]}
+    return table or constants, {**options, "reads": reads}, {*reads, *constants, field}
 
 
 def _function(named: str) -> Any:
