@@ -1,4 +1,4 @@
-"""The laws of all formats, as tests."""
+"""The laws about records: what is written reads back, in every way of reading."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from penstock.testing._checks import (
     check_same,
     check_type,
 )
-from penstock.testing._damage import DamageLaws
+from penstock.testing._files import LawFiles
 
 _OTHERS = ("tfrecord", "parquet", "arrow", "webdataset", "npz", "msgpack")
 
 
-class FormatLaws(DamageLaws):
-    """Tests of one format. Each method is a law; pytest passes it an empty folder."""
+class RecordLaws(LawFiles):
+    """Tests of files without damage."""
 
     def test_written_records_read_back(self, tmp_path: Path) -> None:
         table = self.table(self.num_records)
