@@ -12,6 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 
 def running_of(nodes: Any) -> list[int]:
@@ -69,7 +70,9 @@ def kill_driver(program: str, nodes: Any, after: float) -> bool:
 
 
 def replace_node(nodes: Any) -> None:
-    """Kill the node that is not the head, without a warning, and start another one."""
+    """Kill the node that is not the head, without a warning, and start another one. Ray would set a handler of signals for
+    it, which only the main thread may."""
     (other,) = [node for node in nodes.list_all_nodes() if node is not nodes.head_node]
     nodes.remove_node(other, allow_graceful=False)
-    nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1")
+    with patch("ray._private.utils.set_sigterm_handler"):
+        nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1")

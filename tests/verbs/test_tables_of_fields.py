@@ -33,7 +33,8 @@ def test_a_table_is_compared_with_the_records(source: str) -> None:
     assert made.notes == ("2 of 6 records got new values",)
     added = pa.table({"id": [1, 70], "score": [0.5, 0.5]})
     made = ps.add_fields(source, added, by="id", missing="null")
-    assert made.notes == ("1 of 6 records got new values; 1 row of the table matches no record",)
+    note = "1 of 6 records got new values and 5 got null; 1 row of the table matches no record"
+    assert made.notes == (note,)
 
 
 def test_the_records_that_fulfil_a_condition_are_counted(source: str) -> None:

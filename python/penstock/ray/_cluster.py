@@ -64,7 +64,8 @@ class Cluster:
             max(1, int(self.num_cpus)),
             function,
         )
-        return Running(ray.put(packed(place)), tasks, options, self.retries).results()
+        at_once = max(1, int(ray.cluster_resources().get("CPU", 1) / max(self.num_cpus, 1e-3)))
+        return Running(ray.put(packed(place)), tasks, options, self.retries, at_once).results()
 
     def connect(self) -> None:
         """Connect this process to the cluster, if it is not connected yet."""

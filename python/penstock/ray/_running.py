@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from itertools import islice
 from typing import Any
@@ -27,6 +27,9 @@ _MOST_WAITING = 1000
 _GROUP_SECONDS = 1.0
 _HINT = "install penstock, and all that the task uses, on all machines of the cluster"
 _MOST_IN_GROUP = 256
+_FIRST_GROUP = 16
+_GROUPS_EACH = 4
+"""The tasks that are left are divided into at least so many groups for each machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +52,28 @@ class Running:
     Args:
         place: a packed `Place` that Ray stores.
         options: options of Ray for the tasks.
+        at_once: about how many tasks the cluster runs at a time.
     """
 
     def __init__(
-        self, place: Any, tasks: Sequence[Any], options: dict[str, Any], retries: int
+        self,
+        place: Any,
+        tasks: Sequence[Any],
+        options: dict[str, Any],
+        retries: int,
+        at_once: int = 1,
     ) -> None:
         remote: Any = ray.remote(_run_packed)
         self._alone = partial(remote.options(**options).remote, place)
         self._grouped = partial(remote.options(**{**options, "max_retries": 0}).remote, place)
         self._retries = retries
+        self._at_once = at_once
+        self._num_left = len(tasks)
         self._left = iter(enumerate(tasks))
         self._again: deque[tuple[int, Any]] = deque()
         self._waiting: dict[Any, list[tuple[int, Any]]] = {}
-        self._size = 1
+        self._size = 0
+        """How many tasks a group has; 0 until the first result shows how long one takes."""
 
     def results(self) -> Generator[tuple[int, Any]]:
         """Yield the number and the result of each task, as they are done. When this is closed, running tasks are
@@ -78,13 +90,20 @@ class Running:
 
     def _submit(self) -> bool:
         """Give Ray as many groups as it may know of. False if none is left."""
-        while len(self._waiting) < _MOST_WAITING:
-            group = [self._again.popleft()] if self._again else list(islice(self._left, self._size))
+        while len(self._waiting) < (_MOST_WAITING if self._size else 2 * self._at_once):
+            group = [self._again.popleft()] if self._again else self._next_group()
             if not group:
                 break
             run = self._alone if len(group) == 1 else self._grouped
             self._waiting[run([packed(task) for _, task in group])] = group
         return bool(self._waiting)
+
+    def _next_group(self) -> list[tuple[int, Any]]:
+        """The next tasks: not so many that in the end few machines have work."""
+        share = self._num_left // (_GROUPS_EACH * self._at_once)
+        group = list(islice(self._left, max(1, min(self._size, share))))
+        self._num_left -= len(group)
+        return group
 
     def _found(self, ref: Any, is_alone: bool) -> list[Any] | None:
         """The results of a group; None if they are lost."""
@@ -93,7 +112,7 @@ class Running:
         except exceptions.RayError as error:
             return [failed(error, self._retries)] if is_alone else None
         wanted = int(_GROUP_SECONDS * len(results) / max(seconds, 1e-6))
-        self._size = max(1, min(wanted, 2 * self._size, _MOST_IN_GROUP))
+        self._size = max(1, min(wanted, max(4 * self._size, _FIRST_GROUP), _MOST_IN_GROUP))
         return results
 
     def _done(
@@ -156,9 +175,14 @@ class _Again:
     """In place of the result of a task that is to be run again."""
 
 
+@cache
+def _version() -> str:
+    return version("penstock")  # takes a millisecond
+
+
 def _run(place: Place, tasks: list[Any]) -> tuple[list[Any], float]:
     """Run a group of tasks. Return their results, and the seconds that they took."""
-    begun, own = time.monotonic(), version("penstock")
+    begun, own = time.monotonic(), _version()
     if own != place.version:
         raise UnsupportedError(
             f"a machine of the cluster has penstock {own}, and this one has {place.version}",

@@ -264,7 +264,10 @@ class _Keyed(NewFields):
             num_matched += len(rows)
         if num_records and len(is_used) and not num_matched:
             raise SchemaError("no row of the table has the key of a record", field=self._by)
-        return (changed_note(num_matched, num_records) + _unused_note(is_used),)
+        note = changed_note(num_matched, num_records)
+        if self._missing == "null" and num_matched < num_records:
+            note += f" and {describe.count(num_records - num_matched)} got null"
+        return (note + _unused_note(is_used),)
 
     def _keys(self, old: pa.RecordBatch) -> pa.Array:
         return old.column(old.schema.get_field_index(self._by))
