@@ -128,6 +128,25 @@ def test_by_a_key_of_its_own_the_sizes_are_about_the_expected_ones(tmp_path: Pat
         assert abs(len(parts[name]) / 20_000 - share) < 0.01
 
 
+@pytest.mark.parametrize("shares", [SHARES, {str(n): 0.2 for n in range(5)}, {"a": 0.25, "b": 0.1}])
+def test_stratified_sums_are_right_although_groups_are_small(
+    shares: dict[str, float], tmp_path: Path
+) -> None:
+    """Of 6 records, 0.6 belong in each of two small splits: some groups give one to the one split, some to the other."""
+    labels = np.repeat(np.arange(100), 6)
+    path = tmp_path / "x.parquet"
+    ps.write({"number": range(600), "label": labels}, path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parts = ps.split(path, shares, stratify="label")
+    for name, share in shares.items():
+        found = labels[numbers(parts[name])]
+        assert abs(len(found) - 600 * share) <= 1
+        each = np.bincount(found, minlength=100)
+        assert each.min() >= int(6 * share)
+        assert each.max() <= int(6 * share) + 1
+
+
 def test_stratified_sizes_are_exact_for_each_value(tmp_path: Path) -> None:
     parts = ps.split(made(tmp_path), {"a": 0.5, "b": 0.3, "c": 0.2}, stratify="label")
     counts = {name: Counter(part.to_table()["label"].to_pylist()) for name, part in parts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,8 +58,8 @@ def split(
             equal values are in the same split, and stay there when other records are added, but the shares are only
             approximate. None: the records are drawn at random, and the shares are exact.
         seed: another seed makes other splits.
-        stratify: a column. The records of each of its values are divided by the shares, exactly. Not together with
-            `by`.
+        stratify: a column. The records of each of its values are divided by the shares, rounded up or down so that the
+            sums are right, too. Not together with `by`.
         threads: the number of threads; None for all cores.
         storage, storage_options: as for `open`.
 
@@ -283,15 +284,35 @@ def _stratified(
     order = order[np.argsort(group[order], kind="stable")]
     which = np.full(total, len(shares), np.int16)
     counts = np.bincount(group).tolist()
-    sizes = {count: sizes_of(count, shares) for count in set(counts)}
     start = 0
-    for count in counts:
+    for count, sizes in zip(counts, _sizes_of_groups(counts, shares), strict=True):
         at = start
-        for n, size in enumerate(sizes[count]):
+        for n, size in enumerate(sizes):
             which[order[at : at + size]] = n
             at += size
         start += count
     return which
+
+
+def _sizes_of_groups(counts: Sequence[int], shares: Sequence[Fraction]) -> Iterator[list[int]]:
+    """Yield how many records of each group every share gets: its part, rounded down or up. What remains goes to the
+    shares that have got too little of all groups so far, so that the sums are right, too, if groups are small."""
+    rest = [] if _leaves_none_out(shares) else [1 - sum(shares)]
+    parts = [*shares, *rest]
+    whole = math.lcm(*(part.denominator for part in parts))
+    weights = [int(part * whole) for part in parts]
+    owed = [0] * len(parts)
+    for count in counts:
+        sizes: list[int] = []
+        for n, weight in enumerate(weights):
+            size, remainder = divmod(count * weight, whole)
+            sizes.append(size)
+            owed[n] += remainder
+        split = [n for n, weight in enumerate(weights) if count * weight % whole]
+        for n in sorted(split, key=lambda n: (-owed[n], n))[: count - sum(sizes)]:
+            sizes[n] += 1
+            owed[n] -= whole
+        yield sizes[: len(shares)]
 
 
 def _by_hash(
