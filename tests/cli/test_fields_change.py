@@ -372,3 +372,13 @@ def test_changes_without_a_place_are_stored_next_to_the_file(single: Path) -> No
     found = json.loads(run("fields", "list", single, "--json").out)["overlays"]
     assert [one["dropped"] for one in found] == [[], [], [], [], ["other"]]
     assert found[2]["renamed"] == {"points": "rank", "id": "number"}
+
+
+def test_the_key_may_have_another_name_in_the_table(shards: Path, tmp_path: Path) -> None:
+    table = tmp_path / "of_others.csv"
+    table.write_text("number,points\n" + "".join(f"{n},{n * 10}\n" for n in range(300)))
+    assert run("fields", "add", shards, "--from", table, "--by", "id=number").status == 0
+    assert column(shards, "points") == [n * 10 for n in range(300)]
+    ran = run("fields", "add", shards, "--from", table, "--by", "id=nothing")
+    assert ran.status == 1
+    assert "the table has no such column; it has: number, points" in ran.err

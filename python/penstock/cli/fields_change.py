@@ -80,7 +80,11 @@ _VALUES = (
     click.option(
         "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function takes."
     ),
-    click.option("--by", metavar="NAME", help="Join the table by this field."),
+    click.option(
+        "--by",
+        metavar="NAME",
+        help="Join the table by this field; FIELD=COLUMN if the table has another name for it.",
+    ),
 )
 
 
@@ -230,11 +234,14 @@ def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[st
     table, function = options.pop("from_table"), options.pop("function")
     constants = _constants(options.pop("constants"))
     reads = options.pop("reads") or ()
+    field, sign, column = (options["by"] or "").partition("=")
+    if sign:
+        options["by"] = {field: column}
     if sum(bool(given) for given in (table, function, constants)) != 1:
         raise click.UsageError("give exactly one of --from, --set and --function")
     if function is not None:
         return _function(function), {**options, "reads": reads}, reads
-    return table or constants, {**options, "reads": reads}, {*reads, *constants, options["by"]}
+    return table or constants, {**options, "reads": reads}, {*reads, *constants, field}
 
 
 def _constants(words: Sequence[str]) -> dict[str, Any]:
