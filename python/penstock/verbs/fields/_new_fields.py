@@ -39,7 +39,8 @@ def new_fields(
     """Return the source for the arguments of `penstock.add_fields`. If a killed job has already changed some files,
     `unchanged` has the files that still have the old fields."""
     _check_options(dataset, missing, reads)
-    by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    by_name = _with_typed_nulls(dataset, fields) if isinstance(fields, Mapping) else {}
+    fields = by_name or fields
     if columns is not None and (callable(fields) or by_name):
         raise ValueError("columns= names the columns of a table, but no table is given")
     if callable(fields) or any(map(_is_function, by_name.values())):
@@ -55,6 +56,21 @@ def new_fields(
     arrays = {k: v for k, v in by_name.items() if k not in constants}
     parts = [_Constant(constants), _columns(dataset, arrays, by, missing, columns)]
     return _Joined(list(by_name), parts)
+
+
+def _with_typed_nulls(dataset: Dataset, fields: Any) -> dict[str, Any]:
+    """Return the values by name, and each None as a null of the old field's type."""
+    found = dict(cast("Mapping[str, Any]", fields))
+    for name in [name for name, value in found.items() if value is None]:
+        if name not in dataset.schema.names:
+            raise SchemaError(
+                "null has no type, and the records have no such field",
+                field=name,
+                hint="pa.scalar(None, pa.string()) is a null with a type; penstock fields add SOURCE --from TABLE takes "
+                "the types of a table",
+            )
+        found[name] = pa.scalar(None, dataset.schema.field(name).type)
+    return found
 
 
 def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None:
@@ -131,7 +147,10 @@ class _Constant(NewFields):
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         del shard, first, old
-        arrays = [pa.repeat(value, num_records) for value in self._values.values()]
+        arrays = [
+            pa.repeat(value, num_records) if value.is_valid else pa.nulls(num_records, value.type)
+            for value in self._values.values()
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def facts(self) -> Any:
