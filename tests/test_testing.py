@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,9 @@ from penstock.contract.format import Format, FormatInfo, Options, Reader
 from penstock.contract.regions import Region
 from penstock.storage.base import Source
 from penstock.testing import FormatLaws
+from penstock.testing._checks import check_same
+from penstock.testing._edges import edges_of
+from reading import ROOT
 from toy_format import SCHEMA, ToyFormat, ToyReader, ToyWriter
 
 
@@ -128,6 +132,12 @@ class NullsAsZero(ToyFormat):
             return value or b"0"
 
 
+class EmptyAsZero(ToyFormat):
+    class writer(ToyWriter):
+        def bytes_of(self, value: bytes | None) -> bytes:
+            return super().bytes_of(value) or b"0"
+
+
 class OthersErrors(ToyFormat):
     class reader(ToyReader):
         def decode(self, chunk: Any, records: Any, columns: Any) -> pa.RecordBatch:
@@ -171,6 +181,7 @@ class ClaimsSchema(ToyFormat):
         (SniffsAll, "other_files_are_not_of_the_format", "sniff accepts random bytes"),
         (Overlapping, "info_verify_and_layout_describe_a_file", "'records' overlaps"),
         (NullsAsZero, "nulls_are_kept_or_refused", "record 1, column 'payload': b'0', not None"),
+        (EmptyAsZero, "edge_values_are_kept_or_refused", "column 'payload': .*b'0', not b''"),
         (OthersErrors, "skipped_damage_is_reported", r"decode of record \d+ raises about \d+"),
         (SilentAboutDamage, "skipped_damage_is_reported", 'damage="skip" reports no region'),
         (NeverSkips, "skipped_damage_is_reported", 'damage="skip" raises about a record'),
@@ -199,6 +210,15 @@ class TestLog(LogLaws):
     @pytest.fixture(autouse=True)
     def _registered(self, monkeypatch: pytest.MonkeyPatch) -> None:
         register(monkeypatch, LogFormat)
+
+
+class LosesAllToACut(LogFormat):
+    class reader(LogReader):
+        def find(self, starts: list[int]) -> int:
+            found: list[int] = []
+            end = super().find(found)
+            starts.extend(found)
+            return end
 
 
 class KeepsNothing(LogFormat):
@@ -242,6 +262,7 @@ class UnsignedPositions(LogFormat):
 @pytest.mark.parametrize(
     ("broken", "law", "message"),
     [
+        (LosesAllToACut, "a_file_cut_in_its_last_record_loses_only_that", "in its last record: "),
         (KeepsNothing, "an_index_is_kept_and_renewed", "the reader kept no index"),
         (WrongPositions, "an_index_is_kept_and_renewed", "Writer.positions are wrong"),
         (TrustsTheIndex, "damage_is_found_at_known_positions", r"about records \[\], not"),
@@ -268,3 +289,43 @@ def test_appended_bytes_that_do_not_continue_the_file_are_found(
     register(monkeypatch, AppendsAnotherMagic)
     with pytest.raises((AssertionError, ps.PenstockError)):
         LogLaws().test_records_are_appended(tmp_path)
+
+
+def laws() -> list[str]:
+    """The laws, in the order in which pytest runs them: those of a base class first."""
+    classes = reversed(FormatLaws.__mro__)
+    return [name for one in classes for name in vars(one) if name.startswith("test_")]
+
+
+def test_what_is_written_is_read_before_it_is_damaged() -> None:
+    first_of_damage = laws().index("test_damaged_files_raise_errors_of_penstock")
+    undamaged = ("test_written_records_read_back", "test_edge_values_are_kept_or_refused")
+    assert all(laws().index(name) < first_of_damage for name in undamaged)
+    assert laws()[0] == "test_written_records_read_back"
+
+
+def test_the_reference_lists_the_laws_in_their_order() -> None:
+    page = (ROOT / "docs" / "reference" / "new-format.md").read_text("utf-8")
+    listed = re.findall(r"^\| `(test_\w+)` \|", page, re.MULTILINE)
+    assert listed == laws()
+
+
+def test_edges_are_values_of_their_type() -> None:
+    kinds = [pa.int8(), pa.uint64(), pa.float16(), pa.float64(), pa.string(), pa.large_binary()]
+    kinds += [pa.bool_(), pa.binary(3), pa.list_(pa.float32()), pa.list_(pa.list_(pa.string()))]
+    for kind in kinds:
+        values = edges_of(kind, nullable=True)
+        assert pa.array(values, kind).null_count == 1, kind
+        assert None not in edges_of(kind, nullable=False)
+    strict = pa.list_(pa.field("item", pa.int64(), nullable=False))
+    assert all(None not in one for one in edges_of(strict, nullable=False))
+    assert edges_of(pa.list_(pa.int64()), nullable=False)[0] == []
+    assert edges_of(pa.uint64(), nullable=False) == [0, 0, 2**64 - 1]
+    assert edges_of(pa.timestamp("us"), nullable=True) == []
+
+
+def test_nan_is_the_same_value_as_nan() -> None:
+    values = pa.table({"x": [[1.0, float("nan")], [], None]})
+    check_same(values, values)
+    with pytest.raises(AssertionError, match="record 0, column 'x'"):
+        check_same(pa.table({"x": [[1.0, 2.0], [], None]}), values)

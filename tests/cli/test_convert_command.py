@@ -27,6 +27,21 @@ def test_convert_there_and_back_keeps_every_value(shards: Path, tmp_path: Path) 
     assert run("head", "--json", "-n", "300", back).document["records"] == before
 
 
+@pytest.mark.parametrize("command", ["convert", "head", "stats"])
+def test_a_condition_is_evaluated_before_a_computed_field(tmp_path: Path, command: str) -> None:
+    path, target = tmp_path / "a.tfrecord", tmp_path / "b.arrow"
+    ps.write({"price": ["1.5", "n/a", "", "2.5"]}, path)
+    words = (path, target) if command == "convert" else (path,)
+    computed = ("--with", 'f=cast(price, "float64")')
+    failed = run(command, *words, *computed)
+    assert failed.status == 1
+    assert f"{path}: record 1, field 'f'" in failed.err
+    done = run(command, *words, *computed, "--where", 'price not in ["n/a", ""]', "--json")
+    assert done.status == 0, done.err
+    if command == "convert":
+        assert ps.open(target).to_table()["f"].to_pylist() == [1.5, 2.5]
+
+
 def test_convert_takes_options_of_both_sides(damaged: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.tfrecord"
     options = ("--damage", "skip", "--columns", "id", "--rename", "id=number", "--num-shards", "2")

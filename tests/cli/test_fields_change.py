@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,6 +211,72 @@ def test_bake_puts_overlays_into_the_records(shards: Path, tmp_path: Path) -> No
     assert "has no overlays" in nothing.err
 
 
+@pytest.mark.parametrize("where", [(), ("--in-place",)], ids=["beside", "in place"])
+def test_set_to_null_empties_a_field_and_keeps_its_type(
+    single: Path, where: tuple[str, ...]
+) -> None:
+    types = ps.open(single).schema.types
+    ran = run("fields", "replace", single, "--set", "name=null", "--where", "id < 3", *where)
+    assert ran.status == 0, ran.err
+    assert ps.open(single).to_table()["name"].null_count == 3
+    assert ps.open(single).schema.types == types
+    for field in ("name", "score", "tokens"):
+        ran = run("fields", "replace", single, "--set", f"{field}=null", *where)
+        assert ran.status == 0, ran.err
+        if not where:
+            assert ps.open(single).to_table()[field].null_count == 300
+    if not where:
+        assert ps.open(single).schema.types == types
+
+
+def test_a_null_of_no_type_is_refused(single: Path) -> None:
+    ran = run("fields", "add", single, "--set", "lang=null", "--json")
+    assert ran.status == 1
+    assert ran.document["error"]["field"] == "lang"
+    assert "null has no type" in ran.err
+    assert "--from TABLE" in ran.err
+    assert ps.overlays(single) == []
+    ran = run("fields", "add", single, "--set", "name=null", "--replace")
+    assert ran.status == 0, ran.err
+    assert ps.open(single).to_table()["name"].null_count == 300
+
+
+def test_set_to_nothing_is_the_empty_text(single: Path) -> None:
+    assert run("fields", "replace", single, "--set", "name=").status == 0
+    assert set(column(single, "name")) == {""}
+    assert run("fields", "add", single, "--set", "word=", "--set", 'n="7"').status == 0
+    assert ps.open(single)[5]["word"] == ""
+    assert ps.open(single)[5]["n"] == "7"
+
+
+EXPRESSIONS = [
+    "len(name)",
+    'cast(name, "float64")',
+    "cast(name, float64)",
+    'contains(name, "a")',
+    'startswith(name, "a")',
+    'matches(name, "a.")',
+]
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_set_to_an_expression_is_refused_and_both_advices_work(single: Path, text: str) -> None:
+    ran = run("fields", "replace", single, "--set", f"name={text}")
+    assert ran.status == 2
+    assert ps.overlays(single) == []
+    advice = ran.err.split("try: ")[1]
+    computed, quoted = advice.split(", or --set ")
+    words = shlex.split(computed.replace("SOURCE TARGET", f"{single} {single}.arrow"))[1:]
+    assert words[-1] == f"name={text}"
+    if text == "len(name)":
+        assert run(*words).status == 0
+        lengths = [len(str(name)) for name in column(single, "name")]
+        assert column(Path(f"{single}.arrow"), "name") == lengths
+    given = shlex.split(quoted.replace(" for the text itself", ""))
+    assert run("fields", "replace", single, "--set", *given).status == 0
+    assert set(column(single, "name")) == {text}
+
+
 MISUSE = {
     "no values": ("add", "--in-place"),
     "two sources of values": ("add", "--set", "a=1", "--function", "json:dumps"),
@@ -305,3 +372,13 @@ def test_changes_without_a_place_are_stored_next_to_the_file(single: Path) -> No
     found = json.loads(run("fields", "list", single, "--json").out)["overlays"]
     assert [one["dropped"] for one in found] == [[], [], [], [], ["other"]]
     assert found[2]["renamed"] == {"points": "rank", "id": "number"}
+
+
+def test_the_key_may_have_another_name_in_the_table(shards: Path, tmp_path: Path) -> None:
+    table = tmp_path / "of_others.csv"
+    table.write_text("number,points\n" + "".join(f"{n},{n * 10}\n" for n in range(300)))
+    assert run("fields", "add", shards, "--from", table, "--by", "id=number").status == 0
+    assert column(shards, "points") == [n * 10 for n in range(300)]
+    ran = run("fields", "add", shards, "--from", table, "--by", "id=nothing")
+    assert ran.status == 1
+    assert "the table has no such column; it has: number, points" in ran.err

@@ -129,6 +129,21 @@ def test_repair_writes_the_same_bytes_and_leaves_nothing(tmp_path: Path) -> None
     assert files_in(tmp_path / "there") == files_in(tmp_path / "here")
 
 
+def test_a_repair_without_overlays_removes_those_of_replaced_files(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("a.tfrecord", "b.tfrecord")]
+    for path in paths:
+        ps.write({"id": range(50)}, path)
+        ps.add_fields(path, {"score": range(50)})
+    damage(paths[1:])
+    with pytest.raises(ps.UnsupportedError, match="the overlay 'score'"):
+        ps.repair(paths, in_place=True, on=BOTH)
+    made = ps.repair(paths, in_place=True, overlays=False, on=BOTH)
+    assert made.paths == tuple(paths[1:])
+    assert ps.open(paths[0]).schema.names == ["id", "score"]
+    assert ps.open(paths[1]).schema.names == ["id"]
+    assert not [name for name in files_in(tmp_path) if "b.tfrecord.penstock-fields" in name]
+
+
 def test_repair_in_place_gives_the_same_files(tmp_path: Path) -> None:
     paths = [path for path in shards_in(tmp_path / "here") if not path.endswith(".npz")]
     damage(paths)

@@ -69,6 +69,19 @@ def test_the_bytes_are_those_of_a_conversion_here(way: str, source: str, tmp_pat
     assert here.text_columns == there.text_columns
 
 
+def test_a_condition_chooses_before_columns_are_computed(tmp_path: Path) -> None:
+    prices = ["n/a" if n % 9 == 7 else f"{n}.5" for n in range(400)]
+    ps.write({"price": prices}, tmp_path / "a.tfrecord", num_shards=2)
+    ds = ps.open(str(tmp_path / "a-*.tfrecord")).with_columns({"f": 'cast(price, "float64")'})
+    how: dict[str, Any] = {"where": 'price != "n/a"', "num_shards": 2}
+    for folder, on in (("here", None), ("there", "ray")):
+        (tmp_path / folder).mkdir()
+        ps.convert(ds, tmp_path / folder / "x.parquet", on=on, **how)
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+    found = ps.open(str(tmp_path / "there")).to_table()["f"].to_pylist()
+    assert found == [float(price) for price in prices if price != "n/a"]
+
+
 def test_a_function_and_progress_go_along(source: str, tmp_path: Path) -> None:
     seen: list[int] = []
     ps.convert(

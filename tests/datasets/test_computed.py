@@ -168,3 +168,73 @@ def test_a_json_member_of_a_tar_gives_columns(tmp_path: Path) -> None:
     assert ds.select(["caption", "size"]).to_table().to_pylist() == [
         {"caption": f"c{n}", "size": [n, 2 * n]} for n in range(5)
     ]
+
+
+PRICES = ["n/a" if n % 100 == 7 else "" if n % 100 == 9 else f"{n}.5" for n in range(1500)]
+KNOWN = [(n, float(price)) for n, price in enumerate(PRICES) if price not in ("n/a", "")]
+CAST = {"f": 'cast(price, "float64")'}
+PRICED = 'price not in ["n/a", ""]'
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    path = tmp_path / "prices.tfrecord"
+    ps.write({"id": range(len(PRICES)), "price": PRICES}, path)
+    return path
+
+
+def pairs(table: pa.Table) -> list[tuple[int, float]]:
+    return list(zip(table["id"].to_pylist(), table["f"].to_pylist(), strict=True))
+
+
+def test_a_column_is_not_computed_for_records_that_a_condition_leaves_out(prices: Path) -> None:
+    ds = ps.open(prices).with_columns(CAST).filter(PRICED)
+    assert pairs(ds.to_table()) == KNOWN
+    assert pairs(pickle.loads(pickle.dumps(ds)).to_table()) == KNOWN
+    assert pairs(ds.take(np.arange(len(ds)))) == KNOWN
+    loader = ps.Loader(ds, 16, order=ps.Shuffled(1), columns=["f"])
+    assert sorted(f for batch in loader for f in batch["f"].tolist()) == [f for _, f in KNOWN]
+    assert ds.filter("f > 100").count() == sum(f > 100 for _, f in KNOWN)
+    assert ds.schema == ps.open(prices).filter(PRICED).with_columns(CAST).schema
+
+
+def test_a_condition_on_a_computed_column_sees_its_values(prices: Path) -> None:
+    ds = ps.open(prices).with_columns({"id": "id + 1000", "known": PRICED})
+    assert ds.filter("id < 1010").to_table()["id"].to_pylist() == list(range(1000, 1010))
+    assert ds.filter("known").count() == len(KNOWN)
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"sample": 100}, {"sample_rest": 0.5, "seed": 3}, {"shuffle": 7}], ids=str
+)
+def test_convert_chooses_before_it_computes(
+    prices: Path, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    ds = ps.open(prices)
+    ps.convert(ds.with_columns(CAST), tmp_path / "one.arrow", where=PRICED, **how)
+    found = pairs(ps.open(tmp_path / "one.arrow").to_table())
+    assert set(found) <= set(KNOWN)
+    ps.convert(prices, tmp_path / "plain.arrow", where=PRICED, **how)
+    wanted = ps.open(tmp_path / "plain.arrow").to_table()["id"].to_pylist()
+    assert [n for n, _ in found] == wanted
+
+
+@pytest.mark.parametrize("damage", ["error", "skip"])
+@pytest.mark.parametrize("where", [None, 'price != ""'])
+def test_an_error_names_the_column_that_is_computed_and_the_record(
+    prices: Path, damage: Any, where: str | None
+) -> None:
+    ds = ps.open(prices, damage=damage).with_columns(CAST)
+    ds = ds if where is None else ds.filter(where)
+    with pytest.raises(ps.SchemaError) as caught:
+        ds.to_table()
+    error = caught.value
+    assert (error.file, error.field, error.record) == (str(prices), "f", 7)
+    assert error.message.startswith(f"{CAST['f']} cannot be computed: ")
+    assert "'n/a'" in error.message
+
+
+def test_an_expression_that_fits_no_value_is_refused_at_once(prices: Path) -> None:
+    with pytest.raises(ps.SchemaError, match=r"price / 2 cannot be computed: .*not numbers") as no:
+        ps.open(prices).with_columns({"half": "price / 2"})
+    assert no.value.field == "half"

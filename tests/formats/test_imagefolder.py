@@ -377,3 +377,11 @@ def test_a_small_table_of_very_many_rows_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "metadata.parquet").stat().st_size < 1 << 14
     with pytest.raises(ps.LimitError, match="batch_bytes"):
         ps.open(tmp_path, limits={"batch_bytes": 1 << 20})
+
+
+def test_files_of_operating_systems_are_no_data(tmp_path: Path) -> None:
+    own = dict.fromkeys(("Thumbs.db", "cat/desktop.ini", "__MACOSX/cat/._a.jpg"), b"\xd0\xcf\x11")
+    folder = laid(tmp_path / "photos", {"cat/a.jpg": jpeg(), "dog/b.jpg": jpeg(1), **own})
+    dataset = ps.open(folder)
+    assert len(dataset) == 2
+    assert dataset[1]["label"] == "dog"

@@ -130,7 +130,7 @@ def damaged_with_fields() -> Case:
 
     def advised() -> None:
         assert rows("a.tfrecord", damage="skip", overlays=False) == left
-        cli("repair a.tfrecord --into b.tfrecord")
+        cli("repair a.tfrecord --into b.tfrecord --no-overlays")
         assert rows("b.tfrecord") == left
 
     return Case(lambda: rows("a.tfrecord", damage="skip"), advised)
@@ -174,6 +174,6 @@ CASES: Cases = {
         changed_image,
         changed_while_closed,
     ),
-    "'open(..., overlays=False), or penstock repair'": damaged_with_fields,
+    "'open(..., overlays=False), or penstock repair --no-overlays'": damaged_with_fields,
     "'open(..., overlays=False)'": records_left_out,
 }

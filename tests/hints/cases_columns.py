@@ -298,6 +298,31 @@ def too_few_values() -> Case:
     )
 
 
+def key_of_another_name() -> Case:
+    ps.write({"id": [1, 2]}, "a.tfrecord")
+    table = pa.table({"number": [2, 1], "more": [20, 10]})
+
+    def advised() -> None:
+        ps.add_fields("a.tfrecord", table, by={"id": "number"}, into="b.tfrecord")
+        assert rows("b.tfrecord") == [{"id": 1, "more": 10}, {"id": 2, "more": 20}]
+
+    return Case(lambda: ps.add_fields("a.tfrecord", table, by="id"), advised)
+
+
+def key_beside_a_column() -> Case:
+    ps.write({"id": [1, 2]}, "a.tfrecord")
+    table = pa.table({"id": [7, 7], "number": [2, 1], "more": [20, 10]})
+
+    def add(**options: Any) -> Any:
+        ps.add_fields("a.tfrecord", table, by={"id": "number"}, into="b.tfrecord", **options)
+        return rows("b.tfrecord")
+
+    def advised() -> None:
+        assert add(columns=["more"]) == [{"id": 1, "more": 10}, {"id": 2, "more": 20}]
+
+    return Case(add, advised)
+
+
 def key_without_a_row() -> Case:
     ps.write({"id": [1, 2]}, "a.tfrecord")
     table = pa.table({"id": [2], "more": [20]})
@@ -357,6 +382,8 @@ CASES: Cases = {
         uneven_batches,
     ),
     "'by= joins a table by a key'": too_few_values,
+    "\"by={'field': 'column'} joins by columns of two names\"": key_of_another_name,
+    "'columns= names the columns to use'": key_beside_a_column,
     '\'missing="null" leaves the new fields out of such records; "keep", in replace_fields, leaves them their old values\'': key_without_a_row,
     "'return a pyarrow array with a type'": function_of_nothing,
 }

@@ -39,6 +39,18 @@ def broken_overlay() -> Case:
     return Case(broken, advised)
 
 
+def a_null_without_a_type() -> Case:
+    ps.write({"a": [1, 2]}, "a.tfrecord")
+
+    def advised() -> None:
+        ps.add_fields("a.tfrecord", {"b": pa.scalar(None, pa.string())})
+        ps.write({"c": pa.array([None, "x"], pa.string())}, "c.parquet")
+        cli("fields add a.tfrecord --from c.parquet")
+        assert rows("a.tfrecord") == [{"a": 1, "b": None, "c": None}, {"a": 2, "b": None, "c": "x"}]
+
+    return Case(lambda: ps.add_fields("a.tfrecord", {"b": None}), advised)
+
+
 def late_field_to_drop() -> Case:
     for name, data in (("p", {"a": [1] * 1001}), ("q", {"a": [2], "late": [7]})):
         ps.write(data, f"{name}.tfrecord", index=False)
@@ -329,6 +341,7 @@ def other_csv() -> Case:
 
 
 CASES: Cases = {
+    "'pa.scalar(None, pa.string()) is a null with a type; penstock fields add SOURCE --from TABLE takes the types of a table'": a_null_without_a_type,
     "'give the values as a table: pyarrow.csv.read_csv has options for other kinds of CSV'": other_csv,
     "'parse fewer records at once'": more_than_memory,
     "'penstock fields remove SOURCE NAME, or put back the file'": broken_overlay,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,34 @@ def a_dropped_field_is_read() -> Case:
         assert rows("a.tfrecord", schema=schema, overlays=False) == [{"b": 2}]
 
     return Case(lambda: ps.open("a.tfrecord", schema=schema), advised)
+
+
+def _a_damaged_file_with_fields() -> None:
+    ps.write({"a": range(5)}, "a.tfrecord")
+    ps.add_fields("a.tfrecord", {"b": range(5)})
+    data = bytearray(Path("a.tfrecord").read_bytes())
+    data[-5] ^= 1  # the last byte of the last payload
+    Path("a.tfrecord").write_bytes(data)
+
+
+def a_repair_would_lose_fields() -> Case:
+    _a_damaged_file_with_fields()
+
+    def kept() -> None:
+        cli("convert a.tfrecord whole-a.tfrecord --damage skip")
+        assert rows("whole-a.tfrecord") == [{"a": n, "b": n} for n in range(4)]
+
+    return Case(lambda: ps.repair("a.tfrecord", into="b.tfrecord"), kept)
+
+
+def a_repair_leaves_fields_out() -> Case:
+    _a_damaged_file_with_fields()
+
+    def without() -> None:
+        ps.repair("a.tfrecord", in_place=True, overlays=False)
+        assert rows("a.tfrecord") == [{"a": n} for n in range(4)]
+
+    return Case(lambda: ps.repair("a.tfrecord", in_place=True), without)
 
 
 def _renamed_in_one() -> None:
@@ -99,6 +128,10 @@ REMOVED = "penstock fields remove SOURCE rename-a; if bake_fields was interrupte
 TWICE = "if a call was interrupted, penstock fields remove SOURCE a, then call again; otherwise change the files with it and those without it in separate calls"
 
 CASES: Cases = {
+    """f'{again} writes the intact records with its fields, if the index still fits the file; overlays=False repairs without them'""": (
+        a_repair_would_lose_fields,
+        a_repair_leaves_fields_out,
+    ),
     "'open(..., overlays=False); penstock fields list shows the overlays'": a_dropped_field_is_read,
     "f'penstock fields remove SOURCE {overlay.name}; if bake_fields was interrupted, call it again; or open(..., overlays=False)'": (
         a_change_of_one_file_is_removed,

@@ -124,3 +124,14 @@ def test_fill_replaces_missing_lists_of_fixed_size_and_tensors(
     assert (caught.value.field, caught.value.record) == ("x", 3)
     (batch,) = ps.Loader(ds, 5, columns=["id"])
     assert list(batch) == ["id"]
+
+
+def test_missing_text_and_bytes_are_filled(tmp_path: Path) -> None:
+    columns = {"text": ["a", None], "data": [None, b"b"], "tags": [["x", None], None]}
+    ps.write(columns, tmp_path / "x.parquet")
+    dataset = ps.open(tmp_path / "x.parquet")
+    (batch,) = ps.Loader(dataset, 2, ragged="list")
+    assert [batch["text"].tolist(), batch["data"].tolist()] == [["a", None], [None, b"b"]]
+    (batch,) = ps.Loader(dataset, 2, fill={"text": "", "data": b"-", "tags": "?"}, ragged="list")
+    assert [batch["text"].tolist(), batch["data"].tolist()] == [["a", ""], [b"-", b"b"]]
+    assert [tags.tolist() for tags in batch["tags"]] == [["x", "?"], []]

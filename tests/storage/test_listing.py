@@ -40,7 +40,7 @@ def read(folder: Path, source: str = "") -> list[str]:
 
 NO_DATA = ["_SUCCESS", "_metadata", "_common_metadata", "_started_1", "_committed_9", "SUCCESS",
            "a.incomplete", "a.part", "a.tmp", "a.tfrecord.crc", ".a.tfrecord", "_temporary/0/a", "_delta_log/0.json",
-           ".git/a", "x.incomplete/a", "_SUCCESS.crc", "A.TMP"]  # fmt: skip
+           ".git/a", "x.incomplete/a", "_SUCCESS.crc", "A.TMP", "Thumbs.db", "desktop.ini", "__MACOSX/a"]  # fmt: skip
 DATA = ["_a.tfrecord", "__a", "success", "_success", "_Metadata", "temporary/a", "a.temp", "part-0",
         "a.partial", "crc", "_x/a", "delta_log/a", "SUCCESS.tfrecord"]  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_every_other_name_is_data(tmp_path: Path, name: str, folder: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "is_warned"),
-    [(name, not name.startswith((".", "_SUCC", "_meta", "_comm", "_start", "SUCC", "a.tfrecord")))
+    [(name, not name.startswith((".", "_SUCC", "_meta", "_comm", "_start", "SUCC", "a.tfrecord", "Thumbs", "desk", "__MAC")))
      for name in NO_DATA],
 )  # fmt: skip
 def test_one_warning_names_what_looks_like_data(tmp_path: Path, name: str, is_warned: bool) -> None:

@@ -53,6 +53,24 @@ def test_constants_and_arrays(source: str) -> None:
     assert replaced(source, {"label": -np.arange(COUNT)}) == wanted
 
 
+def test_none_is_a_null_of_the_type_of_the_field(source: str) -> None:
+    before = ps.open(source).schema
+    wanted = rows_of(source, label=None, name="new", tokens=None)
+    assert replaced(source, {"label": None, "name": "new", "tokens": None}) == wanted
+    assert ps.open(source).schema == before
+
+
+def test_none_stored_beside_the_files_keeps_the_type(source: str) -> None:
+    before = ps.open(source).schema
+    ps.replace_fields(source, {"name": None, "tokens": None})
+    assert ps.open(source).schema.types == before.types
+    wanted = [{**row, "name": None, "tokens": None} for row in TABLE.to_pylist()]
+    assert ps.open(source).to_table().to_pylist() == wanted
+    with pytest.raises(ps.SchemaError, match="null has no type") as refused:
+        ps.add_fields(source, {"lang": None})
+    assert refused.value.field == "lang"
+
+
 def test_a_function_is_given_the_chosen_records_only(source: str) -> None:
     seen: list[int] = []
 

@@ -66,3 +66,19 @@ def test_an_empty_cell_of_a_csv_is_refused_or_keeps_the_value_or_removes_it(sour
     assert values("kept/", "text") == ["z", "z", "c", "z", "z", "z"]
     ps.replace_fields(source, "new.csv", by="id", missing="null", into="removed/")
     assert values("removed/", "label") == [9, None, 9, 9, 9, 9]
+
+
+def test_a_key_may_have_another_name_in_the_table(source: str) -> None:
+    table = pa.table({"score": [0.5 * n for n in range(6)], "number": [5, 4, 3, 2, 1, 0]})
+    ps.add_fields(source, table, by={"id": "number"}, in_place=True)
+    assert values(source, "score") == [2.5, 2.0, 1.5, 1.0, 0.5, 0.0]
+    ps.replace_fields(source, table, by={"id": "number"}, columns=["score"], into="new/")
+    with pytest.raises(ps.SchemaError, match="no such column; it has: score, number") as error:
+        ps.replace_fields(source, table, by="id")
+    assert error.value.hint == "by={'field': 'column'} joins by columns of two names"
+    both = table.append_column("id", table["number"])
+    with pytest.raises(ps.SchemaError, match="besides the key"):
+        ps.replace_fields(source, both, by={"id": "number"})
+    ps.replace_fields(source, both, by={"id": "number"}, columns=["score"], into="newer/")
+    with pytest.raises(ValueError, match="takes one key"):
+        ps.replace_fields(source, table, by={})

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import re
+import shlex
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
     import penstock as ps
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+_CALL = re.compile(r"(len|cast|startswith|contains|matches)\(")
+"""The beginning of an expression in the language of conditions."""
 
 _source = click.argument("source", type=click.Path(), metavar="SOURCE")
 _WHERE = (
@@ -60,7 +66,11 @@ _VALUES = (
         help="The columns of the table to use, besides --by. [default: all]",
     ),
     click.option(
-        "--set", "constants", multiple=True, metavar="NAME=VALUE", help="One value for all records."
+        "--set",
+        "constants",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="One value for all records: a number, true, false, null, or a text, which may be empty.",
     ),
     click.option(
         "--function",
@@ -70,7 +80,11 @@ _VALUES = (
     click.option(
         "--reads", type=NAMES, metavar="NAME,NAME,…", help="The fields that the function takes."
     ),
-    click.option("--by", metavar="NAME", help="Join the table by this field."),
+    click.option(
+        "--by",
+        metavar="NAME",
+        help="Join the table by this field; FIELD=COLUMN if the table has another name for it.",
+    ),
 )
 
 
@@ -218,13 +232,27 @@ def bake(source: str, as_json: bool, **options: Any) -> None:
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
     table, function = options.pop("from_table"), options.pop("function")
-    constants = values_of(options.pop("constants"), "--set")
+    constants = _constants(options.pop("constants"))
     reads = options.pop("reads") or ()
+    field, sign, column = (options["by"] or "").partition("=")
+    if sign:
+        options["by"] = {field: column}
     if sum(bool(given) for given in (table, function, constants)) != 1:
         raise click.UsageError("give exactly one of --from, --set and --function")
     if function is not None:
         return _function(function), {**options, "reads": reads}, reads
-    return table or constants, {**options, "reads": reads}, {*reads, *constants, options["by"]}
+    return table or constants, {**options, "reads": reads}, {*reads, *constants, field}
+
+
+def _constants(words: Sequence[str]) -> dict[str, Any]:
+    for name, text in pairs_of(words, "--set", empty=True).items():
+        if _CALL.match(text):
+            computed, quoted = (shlex.quote(f"{name}={one}") for one in (text, json.dumps(text)))
+            raise click.UsageError(
+                f"--set: {text!r} is an expression, and --set does not compute\n"
+                f"  try: penstock convert SOURCE TARGET --with {computed}, or --set {quoted} for the text itself"
+            )
+    return values_of(words, "--set", empty=True)
 
 
 def _function(named: str) -> Any:

@@ -337,21 +337,22 @@ def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> di
     return found
 
 
-def pairs_of(words: Sequence[str], option: str) -> dict[str, str]:
-    """Return the NAME=VALUE words of an option as a dict."""
+def pairs_of(words: Sequence[str], option: str, *, empty: bool = False) -> dict[str, str]:
+    """Return the NAME=VALUE words of an option as a dict. With `empty`, a value may be empty."""
     pairs: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
-        if not (name and sign and value):
+        if not (name and sign and (value or empty)):
             raise click.UsageError(f"{option}: {word!r} is not NAME=VALUE")
         pairs[name] = value
     return pairs
 
 
-def values_of(words: Sequence[str], option: str) -> dict[str, Any]:
-    """Return the words as a dict with values: numbers, true and false as in JSON, anything else as text."""
+def values_of(words: Sequence[str], option: str, *, empty: bool = False) -> dict[str, Any]:
+    """Return the words as a dict with values: numbers, true and false as in JSON, anything else as text. With `empty`, a
+    value may be the empty text."""
     values: dict[str, Any] = {}
-    for name, text in pairs_of(words, option).items():
+    for name, text in pairs_of(words, option, empty=empty).items():
         try:
             values[name] = json.loads(text)
         except ValueError:

@@ -48,6 +48,11 @@ Examples:
     is_flag=True,
     help="Also decode every picture, and leave out records whose pictures are damaged.",
 )
+@click.option(
+    "--overlays/--no-overlays",
+    default=True,
+    help="Refuse files next to which fields are stored, or repair them without these fields. [default: refuse]",
+)
 @reading("format", "limits", "threads")
 @on_option
 @target_storage_option

@@ -59,7 +59,7 @@ class Expression:
         """The value for each record of a batch. SchemaError: a value cannot be computed."""
         from penstock.conditions._values import values_of
 
-        return values_of(self.tree, batch)
+        return values_of(self.tree, self.text, batch)
 
 
 def expression_of(text: str, names: Sequence[str]) -> Expression:

@@ -51,6 +51,7 @@ _PYTHON = {
     ">=": operator.ge,
 }
 _ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
+_CANNOT = "the condition cannot be computed: "
 
 
 def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
@@ -60,11 +61,15 @@ def holds(condition: Node, batch: pa.RecordBatch) -> np.ndarray:
     return compute.fill_null(found, False).to_numpy(zero_copy_only=False)
 
 
-def values_of(expression: Node, batch: pa.RecordBatch) -> pa.Array:
-    """The value of an expression for each record. A field keeps its type. SchemaError as for `holds`."""
+def values_of(expression: Node, text: str, batch: pa.RecordBatch) -> pa.Array:
+    """The value of an expression, written `text`, for each record. A field keeps its type. SchemaError as for `holds`."""
     if isinstance(expression, Field):
         return field_of(expression.name, batch)
-    return _array(expression, batch)
+    try:
+        return _array(expression, batch)
+    except SchemaError as error:
+        error.message = f"{text} cannot be computed: {error.message.removeprefix(_CANNOT)}"
+        raise
 
 
 def _value(node: Node, batch: pa.RecordBatch) -> Any:
@@ -76,8 +81,7 @@ def _value(node: Node, batch: pa.RecordBatch) -> Any:
     try:
         return _computed(node, batch)
     except _ARROW_ERRORS as error:
-        message = f"the condition cannot be computed: {error}"
-        raise SchemaError(message, field=_only_field(node)) from None
+        raise SchemaError(f"{_CANNOT}{error}", field=_only_field(node)) from None
     except SchemaError as error:
         error.at(field=_only_field(node))
         raise

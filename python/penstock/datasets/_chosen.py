@@ -97,6 +97,11 @@ class ByCondition(Choice):
         self._skipped: list[SkippedRegion] = []
 
     @property
+    def columns(self) -> list[str] | None:
+        """The columns that the condition reads; None for all."""
+        return self._filter.columns
+
+    @property
     def skipped(self) -> Sequence[SkippedRegion]:
         return self._skipped
 

@@ -66,7 +66,13 @@ class Computed(View):
 
 
 def _type_of(name: str, expression: Expression, sample: pa.RecordBatch) -> pa.DataType:
-    found = expression.values(sample).type
+    try:
+        found = expression.values(sample).type
+    except SchemaError as error:
+        found = _type_without_values(expression, sample)
+        if found is None:
+            error.field = name
+            raise
     if pa.types.is_null(found):
         raise SchemaError(
             f"the first {sample.num_rows} records have no value for it, so its type is unknown",
@@ -76,8 +82,20 @@ def _type_of(name: str, expression: Expression, sample: pa.RecordBatch) -> pa.Da
     return found
 
 
+def _type_without_values(expression: Expression, sample: pa.RecordBatch) -> pa.DataType | None:
+    """The type, if it does not depend on values. A value that cannot be computed is then an error of its record, when
+    that is read."""
+    try:
+        found = expression.values(sample.slice(0, 0)).type
+    except SchemaError:
+        return None
+    return None if pa.types.is_null(found) else found
+
+
 class ComputedFiles(ViewFiles):
     """Files with computed columns."""
+
+    computes = True
 
     def __init__(self, base: Files, view: Computed) -> None:
         super().__init__(base, view)
@@ -109,10 +127,12 @@ class ComputedFiles(ViewFiles):
     def is_added(self, column: str) -> bool:
         return column in self._expressions or self.base.is_added(column)
 
+    def is_apart_from(self, columns: Sequence[str] | None) -> bool:
+        """Whether none of these columns is computed; None for all."""
+        return columns is not None and self._expressions.keys().isdisjoint(columns)
+
     def answer(self, shard: int, condition: Filter) -> bool | None:
-        read = condition.columns
-        is_stored = read is not None and self._expressions.keys().isdisjoint(read)
-        return self.base.answer(shard, condition) if is_stored else None
+        return self.base.answer(shard, condition) if self.is_apart_from(condition.columns) else None
 
 
 class ComputedReader(WrappedReader):
@@ -153,7 +173,8 @@ class ComputedReader(WrappedReader):
 
     def delivered(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> Delivered:
         found = self.base.delivered(chunk, records, self._wanted(columns))
-        batch = self._with(found.batch, columns, lambda: _numbers(self.base, chunk, records))
+        of_batch = records if found.records is None else found.records
+        batch = self._with(found.batch, columns, lambda: _numbers(self.base, chunk, of_batch))
         return found._replace(batch=batch)
 
     def at_once(self, records: np.ndarray, columns: Projection) -> pa.RecordBatch | None:
@@ -196,12 +217,14 @@ class ComputedReader(WrappedReader):
         try:
             return _cast(expression, batch, type_)
         except SchemaError as error:
-            row = next((r for r in range(batch.num_rows) if _fails(expression, batch, r, type_)), 0)
+            errors = (_error_of(expression, batch, row, type_) for row in range(batch.num_rows))
+            row, first = next(((r, e) for r, e in enumerate(errors) if e is not None), (0, error))
             at = numbers()
-            error.at(file=shown(self._path), field=name)
-            if len(at) == batch.num_rows:
-                error.at(record=int(at[row]))
-            raise
+            first.field = name
+            first.at(file=shown(self._path))
+            if len(at) == batch.num_rows and at[row] >= 0:
+                first.at(record=int(at[row]))
+            raise first from None
 
 
 def _cast(expression: Expression, batch: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
@@ -215,14 +238,18 @@ def _cast(expression: Expression, batch: pa.RecordBatch, type_: pa.DataType) -> 
         ) from None
 
 
-def _fails(expression: Expression, batch: pa.RecordBatch, row: int, type_: pa.DataType) -> bool:
+def _error_of(
+    expression: Expression, batch: pa.RecordBatch, row: int, type_: pa.DataType
+) -> SchemaError | None:
     try:
         _cast(expression, batch.slice(row, 1), type_)
-    except SchemaError:
-        return True
-    return False
+    except SchemaError as error:
+        return error
+    return None
 
 
 def _numbers(base: Reader, chunk: Chunk[Any], records: Selection) -> np.ndarray:
     numbers = base.record_numbers(chunk)
-    return numbers if records is None else numbers[records]
+    if records is None:
+        return numbers
+    return np.where(records < 0, -1, numbers[records])  # below 0: unknown

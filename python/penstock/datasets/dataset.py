@@ -15,7 +15,7 @@ from penstock.columns.records import has_tensors
 from penstock.conditions import Where
 from penstock.datasets._as_dicts import dicts_of
 from penstock.datasets._chosen import ByCondition, ByNumber, readable
-from penstock.datasets._computed import Computed, checked
+from penstock.datasets._computed import Computed, ComputedFiles, checked
 from penstock.datasets._manifest_files import ManifestFiles
 from penstock.datasets._opened import Opened, Skipped, check_are_names, options_of
 from penstock.datasets._renamed import Renamed, stored_names
@@ -231,7 +231,7 @@ class Dataset(Opened):
         Raises:
             ValueError: a text is not an expression.
             SchemaError: it names an unknown column, or has no value in the first records; or, when a record is read,
-                its value does not have the type.
+                its value cannot be computed, or does not have the type.
 
         Example:
             >>> import penstock as ps
@@ -247,7 +247,8 @@ class Dataset(Opened):
     def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:
         """Return a view of the records for which a condition holds. Nothing is copied, and nothing is read until the
         view is read: `scan` evaluates the condition as it reads, and skips row groups that the statistics of a Parquet
-        file exclude. `len`, access by number and a loader first need one pass over the condition's columns.
+        file exclude. `len`, access by number and a loader first need one pass over the condition's columns. Columns of
+        `with_columns` that the condition does not read are computed only for the records for which it holds.
 
         Args:
             where: a text such as `label == 3 and len(tokens) > 10` (docs/guide/conditions.md), a pyarrow.compute
@@ -268,7 +269,13 @@ class Dataset(Opened):
         for name in reads or ():
             self.check_column(name)
         listed = None if reads is None else list(reads)
-        return self.view(ByCondition(where, self.schema, listed))
+        view = ByCondition(where, self.schema, listed)
+        files = self._files
+        if isinstance(files, ComputedFiles) and files.is_apart_from(view.columns):
+            # Choose first: the expressions may fail for other records.
+            chosen = ByCondition(where, files.base.schema, listed).files(files.base)
+            return self._with_files(self._call, files.view.files(chosen))
+        return self.view(view)
 
     def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
         """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
@@ -296,7 +303,10 @@ class Dataset(Opened):
     def view(self, view: View) -> Dataset:
         """Return a view, such as one of some of the records."""
         call = self._call if view.keeps_columns else {**self._call, "columns": None}
-        return Dataset(call, view.files(self._files), self._skipped, Skipped(self._regions))
+        return self._with_files(call, view.files(self._files))
+
+    def _with_files(self, call: dict[str, Any], files: Files) -> Dataset:
+        return Dataset(call, files, self._skipped, Skipped(self._regions))
 
     def readable(self) -> Dataset:
         """Return a view of the records that can be read. If damage is skipped, this reads all data."""

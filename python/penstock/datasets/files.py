@@ -63,6 +63,9 @@ Types = Literal["given", "kept", "stored", "inferred"]
 class Files(Unlisted):
     """The shards of a dataset, by number. Safe to share between threads."""
 
+    computes: bool = False
+    """Whether columns are computed from others when they are read, which may fail for some records."""
+
     def __init__(
         self,
         paths: Sequence[str],

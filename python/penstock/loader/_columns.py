@@ -16,7 +16,8 @@
 | everything else | `object[n]` of Python values |
 
 A missing list becomes an empty list. A missing number is an error that names the record, unless `fill` gives a
-replacement; it also fills missing lists of fixed size, and missing tensors. Missing text, bytes and other values become None.
+replacement; it also fills missing lists of fixed size, and missing tensors. Missing text and bytes become None, or what
+`fill` gives as str or bytes. Other missing values become None.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.lending import whole
-from penstock.columns.types import DTYPE_KEY, is_bytes
+from penstock.columns.types import DTYPE_KEY, is_bytes, is_text
 from penstock.errors import SchemaError
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.loader._padding import ArrayOptions, ColumnOptions, has_offsets, is_tensor
@@ -198,7 +199,13 @@ def _fixed(array: Any, fill: Any) -> Any:
 def _values(array: pa.Array, fill: Any) -> np.ndarray:
     if pa.types.is_dictionary(array.type):
         return _flat(array.indices, fill)
-    return _flat(array, fill) if _is_flat(array.type) else _objects(array)
+    if _is_flat(array.type):
+        return _flat(array, fill)
+    # The `fill` of a struct may be a number, which its texts do not take.
+    is_fitting = is_text if isinstance(fill, str) else is_bytes
+    if isinstance(fill, (str, bytes)) and is_fitting(array.type):
+        array = _filled(array, fill)
+    return _objects(array)
 
 
 def _ragged(array: Any, how: ColumnOptions, outer: list[np.ndarray]) -> Any:

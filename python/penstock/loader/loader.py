@@ -88,7 +88,8 @@ class Loader:
         class_names: {column: [names]}: the order of the classes, the same for training and validation. By default the
             list stored in the files (folders of images, npz, HDF5), or else the names that one pass over the column
             finds.
-        fill: {column: number}: the number that replaces missing numbers, which are errors otherwise.
+        fill: {column: value}: the number that replaces missing numbers, which are errors otherwise, or the text or bytes
+            that replace missing ones, which are None otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step this loader reads. rank="auto" finds both if Ray Train,
             torch.distributed, JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.

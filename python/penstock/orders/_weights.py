@@ -58,7 +58,7 @@ class Weighted(EqualBySpec):
         [0, 0, 1, 2]
     """
 
-    weights: np.ndarray
+    weights: np.ndarray = field(repr=False)
     seed: int
     num_records: int | None = None
     _sums: np.ndarray = field(init=False, repr=False)
@@ -132,7 +132,7 @@ class Balanced(EqualBySpec):
         array([3, 0, 0, 1])
     """
 
-    labels: np.ndarray
+    labels: np.ndarray = field(repr=False)
     seed: int
     num_records: int | None = None
     _records: np.ndarray = field(init=False, repr=False)

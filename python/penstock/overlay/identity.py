@@ -61,7 +61,7 @@ def identity_of(reader: Reader, source: Source, *, count: bool = True) -> Identi
             "the shard is damaged and has no index, so it is unknown to which records an overlay's "
             "values belong",
             file=source.path,
-            hint="open(..., overlays=False), or penstock repair",
+            hint="open(..., overlays=False), or penstock repair --no-overlays",
         )
     places = _crc(np.asarray(index.starts), "<u8")
     checksums = _crc(np.asarray(index.checksums), "<u4")

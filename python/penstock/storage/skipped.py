@@ -6,6 +6,7 @@
 | `x.incomplete`, `x.part`, `x.tmp`, all below `_temporary` | unfinished |
 | `SUCCESS`, `_SUCCESS`, `_metadata`, `_common_metadata`, `_started*`, `_committed*` | Spark and others add it to data |
 | `x.crc` | checksums of Hadoop |
+| `Thumbs.db`, `desktop.ini`, all below `__MACOSX` | operating systems add it to folders |
 | all below `_delta_log` | the log of a Delta table |
 
 In folders of images, the names of pictures and class folders may begin with an underscore. A file that the user names
@@ -21,6 +22,7 @@ from typing import NamedTuple
 HIDDEN = "hidden: its name begins with a dot"
 UNFINISHED = "unfinished, as its name says"
 MARK = "a marker or summary that another program keeps with its data"
+OF_SYSTEM = "kept by the operating system"
 CHECKSUMS = "checksums of another program"
 DELTA_LOG = "the log of a Delta table, so files that the table has removed are read as well"
 INDEX = "an index of the file next to it"
@@ -51,6 +53,7 @@ _LOOKS_LIKE_DATA = (
 _UNFINISHED_ENDINGS = (".incomplete", ".part", ".tmp")
 _MARKS = ("_SUCCESS", "_metadata", "_common_metadata")
 _MARKS_BEGIN = ("_started", "_committed")
+_OF_SYSTEMS = ("thumbs.db", "desktop.ini", "__macosx")
 _NAMED_IN_WARNINGS = 3
 
 
@@ -69,6 +72,8 @@ def why_not_data(name: str, *, may_begin_with_underscore: bool = False) -> str |
         return UNFINISHED
     if name.endswith(".crc"):
         return CHECKSUMS
+    if name.lower() in _OF_SYSTEMS:
+        return OF_SYSTEM
     if name == "SUCCESS":
         return MARK
     if may_begin_with_underscore or not name.startswith("_"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -45,10 +46,21 @@ def check_same(found: pa.Table, wanted: pa.Table, what: str = "") -> None:
     )
     for name in wanted.schema.names:
         one, other = found.column(name).to_pylist(), wanted.column(name).to_pylist()
-        wrong = [n for n, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
+        pairs = enumerate(zip(one, other, strict=True))
+        wrong = [n for n, pair in pairs if pair[0] != pair[1] and not is_same(*pair)]
         assert not wrong, (
             f"{what}record {wrong[0]}, column {name!r}: {one[wrong[0]]!r}, not {other[wrong[0]]!r}"
         )
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Whether two values are equal, where NaN equals NaN."""
+    if isinstance(one, list) and isinstance(other, list):
+        ones, others = cast("list[Any]", one), cast("list[Any]", other)
+        return len(ones) == len(others) and all(map(is_same, ones, others))
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return bool(one == other)
 
 
 def check_ranges(chunks: Sequence[Chunk[Any]], num_bytes: int) -> None:

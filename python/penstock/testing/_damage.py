@@ -13,11 +13,12 @@ import pyarrow as pa
 import penstock as ps
 from penstock import formats
 from penstock.contract.around import parts_around
-from penstock.testing._checks import FLIPS, damaged_copies, flipped
-from penstock.testing._files import LawFiles
+from penstock.framing.format import FramedFormat
+from penstock.testing._checks import FLIPS, check_same, damaged_copies, flipped
+from penstock.testing._edges import EdgeLaws
 
 
-class DamageLaws(LawFiles):
+class DamageLaws(EdgeLaws):
     """Tests with truncated files, and files with one wrong bit."""
 
     def test_damaged_files_raise_errors_of_penstock(self, tmp_path: Path) -> None:
@@ -154,6 +155,34 @@ class DamageLaws(LawFiles):
         assert again.read_bytes() == path.read_bytes(), (
             f"{place}damage={damage!r} returns {num_records} of {table.num_rows} records, and reports nothing"
         )
+
+    def test_a_file_cut_in_its_last_record_loses_only_that(self, tmp_path: Path) -> None:
+        """With loses_one, or in a framed format: if a file ends inside its last record, `repair` and damage="skip" keep
+        all other records."""
+        fmt, table = formats.by_name(self.format), self.table(20)
+        path = self.write(tmp_path, table)
+        if not (self.at(path).is_file() and (fmt.info.loses_one or isinstance(fmt, FramedFormat))):
+            return
+        whole, wanted = self.at(path).read_bytes(), table.slice(0, table.num_rows - 1)
+        with closing(self.reader(path)) as reader:
+            edges, chunks = reader.positions, list(reader.chunks())
+        end = chunks[-1].end_byte if edges is None else int(edges[-1])
+        start = end - 2 if edges is None else int(edges[-2])
+        for at in sorted({start + 1, (start + end) // 2, end - 1}):
+            place = f"the file ends at byte {at}, in its last record: "
+            cut, saved = (tmp_path / f"{name}{self.at(path).suffix}" for name in ("cut", "saved"))
+            cut.write_bytes(whole[:at])
+            try:
+                self._check_saved(cut, saved, wanted, place)
+            except ps.PenstockError as error:
+                raise AssertionError(f"{place}{error}") from error
+
+    def _check_saved(self, cut: Path, saved: Path, wanted: pa.Table, place: str) -> None:
+        options: dict[str, Any] = {"format": self.format, "index": "never"}
+        found = ps.open(cut, damage="skip", **options).to_table()
+        check_same(found, wanted, f'{place}damage="skip": ')
+        ps.repair(cut, into=saved, overwrite=True, format=self.format, index=False)
+        check_same(ps.open(saved, **options).to_table(), wanted, f"{place}repair: ")
 
     def test_lost_records_are_counted(self, tmp_path: Path) -> None:
         """With has_checksums: the records that `verify` and damage="skip" find, and those that they report as lost, are

@@ -27,6 +27,7 @@ from penstock.storage.local_sink import LocalSink, refuse_device
 from penstock.storage.paths import index_option
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
+from penstock.verbs.check._overlays import refuse_overlays, remove_overlays
 from penstock.verbs.check._repair_notes import Note, Repaired, note_of, own_name
 from penstock.verbs.check._saving import How, Saving, saving_of
 from penstock.verbs.check.findings import empty_file, first_error, found_in, is_empty_file
@@ -48,6 +49,7 @@ def repair(
     decode: bool = False,
     format: str | None = None,
     index: bool | str = True,
+    overlays: bool = True,
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -78,6 +80,8 @@ def repair(
             pictures cannot be decoded.
         format: the name of the format, instead of detecting it from the bytes.
         index: write an index with each file; a path is the folder for the indexes.
+        overlays: refuse files next to which fields are stored, because the repaired files would lose them. False repairs
+            without these fields; with `in_place`, the overlays of each replaced file are removed.
         limits: as for `open`.
         threads: the number of threads that read and compress; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
@@ -96,7 +100,8 @@ def repair(
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another repair is writing a target.
         FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
-        UnsupportedError: the name of the new file belongs to another format.
+        UnsupportedError: the name of the new file belongs to another format, or a file has overlays. Overlays are found
+            before anything is written.
 
     Example:
         >>> import penstock as ps
@@ -111,6 +116,8 @@ def repair(
     place, index = storage_of(source, storage, storage_options), index_option(index)
     at_once = checked_threads(threads)
     paths = list(expand(source, place).paths)
+    if overlays:
+        refuse_overlays(paths, place)
     targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
     options = Options(
         limits=limits_from(limits), stores_index=False, format_options=dict(format_options)
@@ -129,6 +136,7 @@ def repair(
         decode,
         overwrite,
         in_place,
+        overlays,
         at_once,
         progress,
     )
@@ -202,6 +210,7 @@ class _Work:
     decode: bool
     overwrite: bool
     in_place: bool
+    overlays: bool
     threads: int
     progress: Progress | None
     total_bytes: int = 0
@@ -346,6 +355,8 @@ class _Work:
         self.num_records += num_records
         self.findings.extend(findings)
         self.paths.append(target)
+        if self.in_place and not self.overlays:
+            remove_overlays(target, self.new_storage)
         self._keep_indexes(made, kind, target, sink)
 
     def _keep_indexes(self, made: Index | None, kind: Format, target: str, sink: Sink) -> None:

@@ -168,6 +168,9 @@ class Reading(Records):
         finds_text: bool = False,
         on: Machines | None = None,
     ) -> None:
+        if choice.where is not None and dataset.files.computes:
+            chosen_first = dataset.filter(choice.where, choice.reads)
+            dataset, choice = chosen_first, replace(choice, where=None)
         if not choice.is_all and choice.numbers is None:
             dataset = dataset.readable()
         self.dataset = dataset

@@ -30,7 +30,7 @@ def new_fields(
     dataset: Dataset,
     fields: Any,
     *,
-    by: str | None = None,
+    by: str | Mapping[str, str] | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
     columns: Sequence[str] | None = None,
@@ -39,7 +39,8 @@ def new_fields(
     """Return the source for the arguments of `penstock.add_fields`. If a killed job has already changed some files,
     `unchanged` has the files that still have the old fields."""
     _check_options(dataset, missing, reads)
-    by_name = cast("Mapping[str, Any]", fields) if isinstance(fields, Mapping) else {}
+    by_name = _with_typed_nulls(dataset, fields) if isinstance(fields, Mapping) else {}
+    fields = by_name or fields
     if columns is not None and (callable(fields) or by_name):
         raise ValueError("columns= names the columns of a table, but no table is given")
     if callable(fields) or any(map(_is_function, by_name.values())):
@@ -57,6 +58,21 @@ def new_fields(
     return _Joined(list(by_name), parts)
 
 
+def _with_typed_nulls(dataset: Dataset, fields: Any) -> dict[str, Any]:
+    """Return the values by name, and each None as a null of the old field's type."""
+    found = dict(cast("Mapping[str, Any]", fields))
+    for name in [name for name, value in found.items() if value is None]:
+        if name not in dataset.schema.names:
+            raise SchemaError(
+                "null has no type, and the records have no such field",
+                field=name,
+                hint="pa.scalar(None, pa.string()) is a null with a type; penstock fields add SOURCE --from TABLE takes "
+                "the types of a table",
+            )
+        found[name] = pa.scalar(None, dataset.schema.field(name).type)
+    return found
+
+
 def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None:
     if missing not in ("error", "null", "keep"):
         raise ValueError(f"missing={missing!r} is not one of 'error', 'null', 'keep'")
@@ -65,20 +81,41 @@ def _check_options(dataset: Dataset, missing: str, reads: Sequence[str]) -> None
 
 
 def _columns(
-    dataset: Dataset, fields: Any, by: str | None, missing: str, columns: Sequence[str] | None
+    dataset: Dataset,
+    fields: Any,
+    by: str | Mapping[str, str] | None,
+    missing: str,
+    columns: Sequence[str] | None,
 ) -> NewFields:
     table = table_of(fields, dataset.schema, dataset.files.storage)
-    if columns is not None:
-        keys: list[str] = [] if by is None else [by]
-        wanted = [*keys, *(name for name in columns if name != by)]
-        known = table.schema.names
-        for name in wanted:
-            if name not in known:
-                raise SchemaError(
-                    f"the table has no such column; it has: {', '.join(known)}", field=name
-                )
-        table = table.select(wanted)
-    return _Aligned(dataset, table) if by is None else _Keyed(dataset, table, by, missing)
+    known = table.schema.names
+    field, key = _keys_of(by)
+    keys = [] if key is None else [key]
+    wanted = [*keys, *(name for name in (known if columns is None else columns) if name != key)]
+    for name in wanted:
+        if name not in known:
+            raise SchemaError(
+                f"the table has no such column; it has: {', '.join(known)}",
+                field=name,
+                hint="by={'field': 'column'} joins by columns of two names",
+            )
+    if field is None or key is None:
+        return _Aligned(dataset, table.select(wanted))
+    _check_old(dataset, field)
+    if field != key and field in wanted:
+        message = "the table has a column of this name besides the key, which cannot be added"
+        raise SchemaError(message, field=field, hint="columns= names the columns to use")
+    names = [field, *wanted[1:]]
+    return _Keyed(dataset, table.select(wanted).rename_columns(names), field, missing)
+
+
+def _keys_of(by: str | Mapping[str, str] | None) -> tuple[str | None, str | None]:
+    """The key's name in the records, and that in the table."""
+    if by is None or isinstance(by, str):
+        return by, by
+    if len(by) != 1:
+        raise ValueError(f"by= takes one key, as {{field: column}}, and not {len(by)}")
+    return next(iter(by.items()))
 
 
 def _is_function(value: Any) -> bool:
@@ -86,7 +123,7 @@ def _is_function(value: Any) -> bool:
     return callable(value) and not any(hasattr(value, name) for name in arrays)
 
 
-def _check_functions(by_name: Mapping[str, Any], by: str | None) -> None:
+def _check_functions(by_name: Mapping[str, Any], by: object) -> None:
     for name, value in by_name.items():
         if not callable(value) and not isinstance(value, _SCALARS):
             message = "arrays and functions cannot be mixed in one call"
@@ -110,7 +147,10 @@ class _Constant(NewFields):
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
     ) -> pa.RecordBatch:
         del shard, first, old
-        arrays = [pa.repeat(value, num_records) for value in self._values.values()]
+        arrays = [
+            pa.repeat(value, num_records) if value.is_valid else pa.nulls(num_records, value.type)
+            for value in self._values.values()
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def facts(self) -> Any:
@@ -183,10 +223,6 @@ class _Keyed(NewFields):
     """A table whose rows are matched to records by the value of one of its columns."""
 
     def __init__(self, dataset: Dataset, table: pa.Table, by: str, missing: str) -> None:
-        _check_old(dataset, by)
-        if by not in table.schema.names:
-            known = ", ".join(table.schema.names)
-            raise SchemaError(f"the table has no such column; it has: {known}", field=by)
         self._by, self._missing = by, missing
         self._paths = dataset.paths
         self._given = table

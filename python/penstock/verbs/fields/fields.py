@@ -46,7 +46,7 @@ def add_fields(
     *,
     into: Path | None = None,
     in_place: bool = False,
-    by: str | None = None,
+    by: str | Mapping[str, str] | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
     columns: Sequence[str] | None = None,
@@ -89,8 +89,9 @@ def add_fields(
             an overlay, and nothing is rewritten.
         in_place: replace each shard when its new file is complete. Needs free space for the largest shard. Objects in
             a store cannot be changed in place.
-        by: the name of both a field of the records and a column of the table. Each record gets the row
-            with the same value: an integer, text or bytes. A key that occurs twice in the table is an error.
+        by: the name of both a field of the records and a column of the table, or {field: column} if the names differ.
+            Each record gets the row with the same value: an integer, text or bytes. A key that occurs twice in the
+            table is an error.
         missing: what happens to a record whose key is not in the table: "error" raises an error, "null" adds no fields.
         reads: the fields that are passed to a function. No other field is decoded.
         columns: the columns of a table to use, besides `by`; None for all.
@@ -289,7 +290,7 @@ def replace_fields(
     *,
     into: Path | None = None,
     in_place: bool = False,
-    by: str | None = None,
+    by: str | Mapping[str, str] | None = None,
     missing: str = "error",
     reads: Sequence[str] = (),
     columns: Sequence[str] | None = None,
