@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,26 @@ def test_repair_writes_the_same_bytes_and_leaves_nothing(tmp_path: Path) -> None
     assert files_in(tmp_path / "there") == files_in(tmp_path / "here")
     with pytest.raises(FileExistsError, match="overwrite=True"):
         ps.repair(paths, into=f"{tmp_path}/there/", index=False, on=BOTH)
+    assert files_in(tmp_path / "there") == files_in(tmp_path / "here")
+
+
+def test_a_repair_that_is_stopped_while_it_removes_its_notes_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [path for path in shards_in(tmp_path / "set") if not path.endswith(".npz")]
+    damage(paths)
+    here = ps.repair(paths, into=f"{tmp_path}/here/", index=False)
+
+    def stopped(storage: LocalStorage, notes: Iterable[str]) -> None:
+        storage.remove(next(iter(notes)))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("penstock.verbs.check.repair.remove_all", stopped)
+        ps.repair(paths, into=f"{tmp_path}/there/", index=False, on=BOTH)
+    there = ps.repair(paths, into=f"{tmp_path}/there/", index=False, on=BOTH)
+    assert (there.num_records, there.findings) == (here.num_records, here.findings)
+    assert there.paths == tuple(path.replace("/here/", "/there/") for path in here.paths)
     assert files_in(tmp_path / "there") == files_in(tmp_path / "here")
 
 

@@ -3,14 +3,15 @@
 A worker may die after it gave a new file its name and before it said so, and so may the process that called `repair`. So
 a task writes a note beside the new file, `.penstock-repair-….json`: first that it begins, then what it did and the state
 of the file. A task that finds the note of an earlier one of the same job, and the file in that state, has nothing to do.
-The notes are removed when all files are done.
+The notes are removed when all files are done. Before, the first one says so, with what was done with each file: a kill
+while they are removed then loses nothing, either.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -67,6 +68,21 @@ class Note:
             self._save(state=state, **asdict(made))
         return made
 
+    def keep_all(self, targets: Sequence[str], made: Sequence[Repaired]) -> None:
+        """Note what was done with each file, when all are done."""
+        if (own := self._load()) is not None:
+            done = {"targets": list(targets), "made": [asdict(one) for one in made]}
+            self._save(**{**own, "all": done})
+
+    def all_made(self, targets: Sequence[str]) -> list[Repaired] | None:
+        """What an earlier job on these files noted that it has done. None if it has not ended."""
+        own = self._load()
+        if own is None or "all" not in own or own["all"]["targets"] != list(targets):
+            return None
+        if own["state"] != self._storage.state(self._target):
+            return None
+        return [_repaired(one) for one in own["all"]["made"]]
+
     @contextmanager
     def _begun(self, *, is_new: bool) -> Generator[None]:
         if is_new:
@@ -87,7 +103,7 @@ class Note:
         return found if found.get("job") == self._job else None
 
     def _save(self, **facts: Any) -> None:
-        self._storage.save(self._path, json.dumps({"job": self._job, **facts}).encode())
+        self._storage.save(self._path, json.dumps({**facts, "job": self._job}).encode())
 
 
 def _repaired(facts: dict[str, Any]) -> Repaired:

@@ -228,16 +228,21 @@ class _Work:
         places = (self.storage, paths), (self.new_storage, [*targets, *folder])
         counter = Counter(self.progress, self.total_bytes)
         share = 2 if self.in_place else 1
-        try:
-            for made in all_done(
-                run_on(on, task, files, *places),
-                paths,
-                lambda _, made: counter.add(made.num_records, share * made.num_bytes),
-            ):
-                self._add(made)
-        finally:
-            remove_attempts(self.new_storage, self._hidden(targets))
-        remove_all(self.new_storage, map(note_of, targets))
+        first = self._note(*files[0])
+        if (made := first.all_made(targets)) is None:
+            try:
+                made = all_done(
+                    run_on(on, task, files, *places),
+                    paths,
+                    lambda _, made: counter.add(made.num_records, share * made.num_bytes),
+                )
+            finally:
+                remove_attempts(self.new_storage, self._hidden(targets))
+            first.keep_all(targets, made)
+        for one in made:
+            self._add(one)
+        remove_all(self.new_storage, map(note_of, targets[1:]))
+        remove_all(self.new_storage, [note_of(targets[0])])
 
     def _add(self, made: Repaired) -> None:
         self.num_records += made.num_records
@@ -256,10 +261,6 @@ class _Work:
 
     def once(self, path: str, target: str) -> Repaired:
         """Repair one file, unless an earlier task of the same job has done so."""
-        options = self.options.limits, self.options.format_options
-        how = self.format, self.index, self.salvage, self.payloads, self.decode, self.in_place
-        # A file that is repaired in place has another state afterwards.
-        before = None if self.in_place else self.storage.state(path)
 
         def repair(may_be_there: bool) -> Repaired:
             own = replace(self, overwrite=self.overwrite or may_be_there, findings=[], paths=[])
@@ -267,7 +268,14 @@ class _Work:
             made = own.paths[0] if own.paths else None
             return Repaired(own.num_records, own.num_bytes, tuple(own.findings), made)
 
-        return Note(self.new_storage, target, [path, before, options, how]).once(repair)
+        return self._note(path, target).once(repair)
+
+    def _note(self, path: str, target: str) -> Note:
+        options = self.options.limits, self.options.format_options
+        how = self.format, self.index, self.salvage, self.payloads, self.decode, self.in_place
+        # A file that is repaired in place has another state afterwards.
+        before = None if self.in_place else self.storage.state(path)
+        return Note(self.new_storage, target, [path, before, options, how])
 
     def one(self, path: str, target: str) -> None:
         source = self.storage.source(path)
