@@ -108,6 +108,16 @@ def test_overlays_are_baked_on_a_cluster(tmp_path: Path) -> None:
     assert ps.open(paths).to_table().equals(ps.open(str(tmp_path / "here")).to_table())
 
 
+def test_overlays_of_many_files_are_baked_in_place_on_a_cluster(tmp_path: Path) -> None:
+    """The last tasks begin when the first files have changed."""
+    paths = [str(tmp_path / f"{n:02}.tfrecord") for n in range(12)]
+    for path in paths:
+        ps.write({"id": range(100)}, path)
+    ps.add_fields(paths, {"twice": np.arange(1200)})
+    ps.bake_fields(paths, in_place=True, on="ray")
+    assert ps.open(paths, overlays=False).to_table()["twice"].to_pylist() == list(range(1200))
+
+
 def test_a_record_without_a_value_is_an_error_before_a_file_is_written(tmp_path: Path) -> None:
     paths = shards(tmp_path / "in", "tfrecord")
     with pytest.raises(ps.SchemaError, match="no row for 1") as caught:

@@ -64,7 +64,11 @@ def write_on(on: Machines, job: Job, work: Work, old: Dataset, parts: Sequence[E
         )
         for part in parts
     ]
-    common = Common(job.edit, job.verify, job.overwrite, job.index)
+    edit = job.edit
+    if all(task.new is not None for task in tasks):
+        # A machine that loads this later would open files that were changed in place meanwhile.
+        edit = replace(edit, new=None)
+    common = Common(edit, job.verify, job.overwrite, job.index)
 
     def done(number: int, ready: Ready) -> None:
         work.accept(old, parts[number], ready)
@@ -148,8 +152,10 @@ def _compute(
 
 def _write(common: Common, task: ShardTask) -> Ready:
     edit, entry = common.edit, task.place.entry
-    if edit.new is not None:
-        edit = replace(edit, new=_of(edit.new, task.new, task.shard))
+    if task.new is not None:
+        edit = replace(edit, new=task.new)
+    elif edit.new is not None:
+        edit = replace(edit, new=OfShard(edit.new, task.shard))
     with nullcontext(True) if entry is None else entry.writing(overwrite=common.overwrite) as may:
         job = Job(
             task.old,
