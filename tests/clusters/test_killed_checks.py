@@ -162,12 +162,18 @@ def test_a_worker_needs_no_more_memory_than_one_thread(nodes: Any, tmp_path: Pat
 
     data = {"blob": [os.urandom(100_000) for _ in range(600)]}
     made = ps.write(data, str(tmp_path / "x.tfrecord"), num_shards=2)
-    program = f"import worker_tasks; print(worker_tasks.growth_of({list(made.paths)!r}, 1))"
+    small = list(ps.write({"blob": [b"x"] * 9}, str(tmp_path / "small.tfrecord")).paths)
+    # What is imported at the first use is not counted.
+    program = (
+        f"import worker_tasks; worker_tasks.growth_of({small!r}, 1)\n"
+        f"print(worker_tasks.growth_of({list(made.paths)!r}, 1))"
+    )
     alone = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, cwd=DRIVER.parent
     )
     own = Cluster(shared_paths=True)
-    look = ray.remote(worker_tasks.memory)
+    look, use = ray.remote(worker_tasks.memory), ray.remote(worker_tasks.growth_of)
+    ray.get([use.remote(small, 1) for _ in range(8)])
     before = {pid: now for pid, now, _ in ray.get([look.remote() for _ in range(8)])}
     ps.verify(made.paths, on=own)
     ps.stats(made.paths, on=own)
