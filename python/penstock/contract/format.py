@@ -447,7 +447,7 @@ class Format(ABC):
         check_record(record, num_records)
 
     def advice(self, schema: pa.Schema) -> tuple[str, ...]:
-        """Notes for who converts to this format: what its usual readers do with such columns, and what to do about it.
+        """Notes for users who convert to this format: what its usual readers do with such columns, and how to avoid it.
         No value is changed."""
         del schema
         return ()

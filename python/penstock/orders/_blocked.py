@@ -211,7 +211,7 @@ class Blocked(EachOnce):
         return _MOST_CHUNKS if self.window_chunks == "auto" else self.window_chunks
 
     def sized(self, chunk_bytes: float) -> Blocked:
-        """This order with a number for `window_chunks="auto"`, if chunks have so many bytes on average."""
+        """This order, with "auto" replaced by the number of chunks that suits chunks of this mean size."""
         if self.window_chunks != "auto":
             return self
         fitting = int(_WINDOW_BYTES / max(chunk_bytes, 1))

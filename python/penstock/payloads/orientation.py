@@ -22,11 +22,11 @@ _AT_ONCE = 8
 """Images of full size in memory at a time."""
 _MARK = b"Exif\0\0"
 _ENDS = (0xD9, 0xDA)
-"""The markers of a JPEG behind which there is no EXIF: the end, and the start of the pixels."""
+"""The markers of a JPEG after which no EXIF follows: the end of the image, and the start of its pixels."""
 
 
 def orientations(images: Any) -> np.ndarray:
-    """The orientation of each encoded image, 1 to 8; 1 if it has none. Wrong EXIF is no damage, and gives 1.
+    """The orientation of each encoded image, 1 to 8. It is 1 if the image has no valid EXIF.
 
     Example:
         >>> from penstock.payloads.orientation import orientations

@@ -28,6 +28,7 @@ _GROUP_SECONDS = 1.0
 _HINT = "install penstock, and all that the task uses, on all machines of the cluster"
 _MOST_IN_GROUP = 256
 _FIRST_GROUP = 16
+"""The most tasks of the first groups, because the first results may be those of unusually small tasks."""
 _GROUPS_EACH = 4
 """The tasks that are left are divided into at least so many groups for each machine."""
 
@@ -61,7 +62,7 @@ class Running:
         tasks: Sequence[Any],
         options: dict[str, Any],
         retries: int,
-        at_once: int = 1,
+        at_once: int,
     ) -> None:
         remote: Any = ray.remote(_run_packed)
         self._alone = partial(remote.options(**options).remote, place)
@@ -177,7 +178,7 @@ class _Again:
 
 @cache
 def _version() -> str:
-    return version("penstock")  # takes a millisecond
+    return version("penstock")  # reads files
 
 
 def _run(place: Place, tasks: list[Any]) -> tuple[list[Any], float]:
