@@ -43,6 +43,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
             expected=f"version {VERSION}",
             found=f"version {_SHORT.repr(state.get('version'))}",
         )
+    epoch, position = (_count(state, key) for key in ("epoch", "position"))
     reasons = {
         "num_records": "the state is from a dataset with a different number of records",
         "fingerprint": "the state is from other data, or its files have changed since",
@@ -56,9 +57,9 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
                 reason,
                 expected=expected,
                 found=found,
-                hint="make the loader as it was when the state was saved, or begin without a state",
+                hint="make the loader as it was when the state was saved; or leave the state out and begin"
+                f" the next epoch with this one: Loader(..., epoch={epoch + bool(position)})",
             )
-    epoch, position = (_count(state, key) for key in ("epoch", "position"))
     if position > length:
         raise StateError(
             "the position is beyond the end of the epoch", expected=length, found=position
