@@ -37,4 +37,6 @@ if __name__ == "__main__":
     there = Path(folder, "there")
     there.mkdir(exist_ok=True)
     found = result(verb, Path(folder, "set"), there, on=on, storage=storage)
-    Path(folder, "result.json").write_text(json.dumps(found))
+    written = Path(folder, "result.json.tmp")
+    written.write_text(json.dumps(found))
+    written.rename(Path(folder, "result.json"))

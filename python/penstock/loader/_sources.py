@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.batches import empty_batch
 from penstock.columns.casts import common_type
 from penstock.columns.joined import join
 from penstock.columns.numbers import distinct
 from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_bytes, is_text, storage_of
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.take import empty, reordered, take, want
+from penstock.datasets.take import reordered, take, want
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
@@ -151,7 +152,7 @@ class Records:
             batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             places.append(chosen[kept])
         if not batches:
-            return empty(self.schema), np.arange(0)
+            return empty_batch(self.schema), np.arange(0)
         found = np.concatenate(places)
         order = np.argsort(found, kind="stable")
         return reordered(join(batches), order), found[order]
