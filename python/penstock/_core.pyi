@@ -95,6 +95,7 @@ __all__ = [
     "probe_images",
     "read_files",
     "read_frames",
+    "read_members",
     "record_draws",
     "record_keys",
     "recordio_columns",
@@ -389,6 +390,10 @@ def read_frames(
     name: str, file: File, start: int, length: int, max_record: int
 ) -> tuple[Frames, int, int, Fault | None, int]:
     """Read a part of a local file and find its frames: the results of `walk`, and the number of bytes read."""
+
+def read_members(file: File, start: int, length: int, fields: set[str]) -> tuple[Buffer, bool]:
+    """A part of a local tar archive that begins with a header. The contents of members without these fields may be
+    any bytes, if reading around them takes less time than reading them: the second value says whether it does."""
 
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames at positions from an index (uint64: start in the buffer, total length, offset in the file). If there
