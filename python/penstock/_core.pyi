@@ -500,7 +500,7 @@ class Pixels:
 
 @final
 class ImageRecipe:
-    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or "random".
+    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center", "random" or "letterbox".
 
     `table` maps each of the 256 values of red, green and blue to an output value of two or four bytes. `deep` does the
     same for the 65,536 values of 16-bit images. Without it, such images are reduced to 8 bits."""
@@ -518,13 +518,17 @@ class ImageRecipe:
         table: bytes | None = None,
         deep: bytes | None = None,
         planes: bool = False,
+        upside_down: bool = False,
+        fill: bytes | None = None,
+        mask_fill: int = 0,
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
 
     def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
         """The crop of each image. `sizes` is a struct array of width and height. Returns a struct array of left, top,
-        width, height, new_width, new_height (float64) and flip, null if the size is null."""
+        width, height, new_width and new_height without the margin, margin_left, margin_top (float64), flip and
+        upside_down, null if the size is null."""
 
 def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
     """A number for each record, computed from its values and a seed, as uint64. Columns of numbers must be 64-bit."""

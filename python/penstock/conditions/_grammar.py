@@ -9,10 +9,11 @@ comparison = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) sum
 sum        = product { ( "+" | "-" ) product }
 product    = value { ( "*" | "/" | "%" ) value }
 value      = literal | field | call | "(" condition ")"
-call       = "len(" sum ")" | "cast(" sum "," type ")"
+call       = "len(" sum ")" | "cast(" sum "," type ")" | "lookup(" sum "," table ")"
            | ( "startswith" | "contains" | "matches" ) "(" sum "," literal ")"
 field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anything but ` "`"
 literal    = a JSON number, string, true, false or null        list = a JSON array of literals
+table      = list | a JSON object of literals
 ```
 
 `-` and `/` may be part of a field's name, so they need spaces around them when they are operators.
@@ -42,6 +43,7 @@ _CALLS = {
     "contains": "a value",
     "matches": "a regular expression",
     "cast": "the name of a type",
+    "lookup": "a table",
 }
 
 
@@ -86,7 +88,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a value; `argument` is its second argument."""
+    """A function of a value; `argument` is its second argument: a literal, or a list or dict for lookup."""
 
     function: str
     operand: Node
@@ -225,8 +227,8 @@ class _Parser:
         if takes is not None:
             self._expect(",")
             begun = self._at
-            argument = self._literal()
-            if name != "contains" and not isinstance(argument, str):
+            argument = self._table() if name == "lookup" else self._literal()
+            if name not in ("contains", "lookup") and not isinstance(argument, str):
                 self._at = begun
                 raise self.error(f"{takes} in quotes")
             _check_argument(name, argument)
@@ -246,6 +248,20 @@ class _Parser:
         if not isinstance(value, list) or any(isinstance(one, (list, dict)) for one in value):
             raise ValueError(f"{self._text!r}: in takes a list, such as label in [1, 2]")
         return tuple(value)
+
+    def _table(self) -> list[Any] | dict[str, Any]:
+        begun, table = self._at, self._json()
+        values = list(table.values()) if isinstance(table, dict) else table
+        is_table = isinstance(values, list) and bool(values)
+        if not is_table or any(isinstance(one, (list, dict)) for one in values):
+            self._at = begun
+            raise self.error('a table, such as ["cat", "dog"] or {"n01": "cat", "n02": "dog"}')
+        try:
+            pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            self._at = begun
+            raise self.error("a table whose values have one type") from None
+        return table
 
     def _json(self) -> Any:
         try:

@@ -338,6 +338,8 @@ def _call(node: Call, values: pa.Array) -> Any:
         return _length(values)
     if node.function == "cast":
         return _cast(values, type_of(node.argument))
+    if node.function == "lookup":
+        return _looked_up(values, node.argument)
     if node.function == "contains" and _is_list(values.type):
         return _has(values, node.argument)
     kernels = {
@@ -383,6 +385,27 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if is_bytes(values.type) and not is_bytes(type_):
         values = values.cast(pa.string())
     return values.cast(type_)
+
+
+def _looked_up(values: pa.Array, table: list[Any] | dict[str, Any]) -> pa.Array:
+    """The entry of a table for each value: of a list, the entry with this number; of a dict, the one with this key. A
+    value without an entry is an error, because a null or another entry would be a wrong one."""
+    if isinstance(table, list):
+        if not pa.types.is_integer(values.type):
+            raise SchemaError(f"lookup in a list needs whole numbers, not {values.type}")
+        keys, entries = pa.array(range(len(table))), table
+        values = values.cast(keys.type)
+    else:
+        if not (is_text(values.type) or is_bytes(values.type)):
+            raise SchemaError(f"lookup by name needs texts or bytes, not {values.type}")
+        keys, entries = pa.array(list(table)), list(table.values())
+        keys = keys.cast(values.type)
+    places = compute.index_in(values, keys)
+    if places.null_count > values.null_count:
+        lost = values.filter(compute.and_(values.is_valid(), places.is_null()))[0].as_py()
+        known = f"0 to {len(table) - 1}" if isinstance(table, list) else f"{len(table)} names"
+        raise SchemaError(f"lookup has no entry for {lost!r}, only for {known}")
+    return pa.array(entries).take(places)
 
 
 def _has(values: pa.Array, member: Any) -> pa.Array:
