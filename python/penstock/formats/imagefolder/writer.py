@@ -12,8 +12,9 @@ from penstock.columns.types import is_image
 from penstock.contract.format import Writer
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
-from penstock.storage.folder import FolderSink, is_image_name, is_table_name
+from penstock.storage.folder import FolderSink
 from penstock.storage.hidden import is_own
+from penstock.storage.image_names import is_image_name, is_table_name
 from penstock.storage.skipped import why_not_data
 
 _MOST_NAME_BYTES = 255
