@@ -129,9 +129,7 @@ def command(
     image_options = {word: options.pop(word) for word in words}
     data = source_of(source, options)
     if drop is not None:
-        if columns is not None:
-            raise click.UsageError("--columns and --drop exclude each other")
-        columns = all_but(drop, data, options.get("storage_options"))
+        columns = all_but(drop, columns, data, options.get("storage_options"))
     renamed = pairs_of(rename or [], "--rename")
     pairs: dict[str, Any] = {**options, "columns": columns, "rename": renamed}
     pairs |= {"sample": _sample(sample), "sample_rest": _sample(sample_rest)}

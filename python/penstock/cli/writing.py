@@ -105,9 +105,16 @@ def datasets_of(source: Any) -> tuple[ps.Dataset, ...]:
     return (source,) if isinstance(source, ps.Dataset) else ()
 
 
-def all_but(names: Sequence[str], source: Any, storage_options: dict[str, str] | None) -> list[str]:
-    """The fields of a source, as `source_of` returns it, without these."""
-    named = {"storage_options": storage_options} if storage_options else {}
+def all_but(
+    names: Sequence[str],
+    columns: Sequence[str] | None,
+    source: Any,
+    storage_options: dict[str, str] | None,
+) -> list[str]:
+    """The fields of a source, as `source_of` returns it, without these. `columns` must not be given, too."""
+    if columns is not None:
+        raise click.UsageError("--columns and --drop exclude each other")
+    named: dict[str, Any] = {"storage_options": storage_options} if storage_options else {}
     ds = source if isinstance(source, ps.Dataset) else ps.open(source, **named)
     with misuse(named=names):
         ds.select(names)  # refuses unknown names
