@@ -95,6 +95,7 @@ __all__ = [
     "probe_images",
     "read_files",
     "read_frames",
+    "read_members",
     "record_draws",
     "record_keys",
     "recordio_columns",
@@ -390,6 +391,10 @@ def read_frames(
 ) -> tuple[Frames, int, int, Fault | None, int]:
     """Read a part of a local file and find its frames: the results of `walk`, and the number of bytes read."""
 
+def read_members(file: File, start: int, length: int, fields: set[str]) -> tuple[Buffer, bool]:
+    """A part of a local tar archive that begins with a header. The contents of members without these fields may be
+    any bytes, if reading around them takes less time than reading them: the second value says whether it does."""
+
 def frames_at(name: str, buffer: Buffer, starts: _Arrow, lengths: _Arrow, places: _Arrow) -> Frames:
     """The frames at positions from an index (uint64: start in the buffer, total length, offset in the file). If there
     is no such frame at a position, the fault has the kind "stale"."""
@@ -495,7 +500,7 @@ class Pixels:
 
 @final
 class ImageRecipe:
-    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center" or "random".
+    """How images are cropped, resized, mirrored and written. `crop` is "whole", "center", "random" or "letterbox".
 
     `table` maps each of the 256 values of red, green and blue to an output value of two or four bytes. `deep` does the
     same for the 65,536 values of 16-bit images. Without it, such images are reduced to 8 bits."""
@@ -513,13 +518,17 @@ class ImageRecipe:
         table: bytes | None = None,
         deep: bytes | None = None,
         planes: bool = False,
+        upside_down: bool = False,
+        fill: bytes | None = None,
+        mask_fill: int = 0,
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
 
     def views(self, sizes: _Arrow, keys: _Arrow) -> ArrowArray:
         """The crop of each image. `sizes` is a struct array of width and height. Returns a struct array of left, top,
-        width, height, new_width, new_height (float64) and flip, null if the size is null."""
+        width, height, new_width and new_height without the margin, margin_left, margin_top (float64), flip and
+        upside_down, null if the size is null."""
 
 def record_draws(batch: _Arrow, seed: int) -> ArrowArray:
     """A number for each record, computed from its values and a seed, as uint64. Columns of numbers must be 64-bit."""

@@ -53,8 +53,29 @@ def test_plan_shows_the_steps_of_each_bucket(tmp_path: Path) -> None:
     short = ("plan", path, "--batch-size", 4, "--buckets", "tokens=3,6")
     assert run(*short, "--truncate").status == 0
     assert "longer than the largest bucket" in run(*short).err
-    for wrong in (["--buckets", "tokens"], ["--buckets", "tokens=3,x"], ["--position", 8]):
+    for wrong in (
+        ["--buckets", "tokens=3:x"],
+        ["--buckets", "tokens"],
+        ["--buckets", "tokens=3,x"],
+        ["--position", 8],
+    ):
         assert run(*words, *wrong).status == 2
+
+
+def test_plan_takes_the_batch_size_of_each_bucket(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.tfrecord"
+    ps.write({"tokens": [[1] * (n % 10) for n in range(100)]}, path)
+    words = ("plan", path, "--buckets", "tokens=3:9,6:5,9:2", "--world-size", 2, "--audit")
+    assert "2 ranks of 2 to 9 records" in run(*words).out
+    found = run(*words, "--json").document
+    assert [bucket["batch_size"] for bucket in found["buckets"]] == [9, 5, 2]
+    assert [bucket["num_steps"] for bucket in found["buckets"]] == [3, 3, 8]
+    assert found["ok"]
+    for sizes in ("3:9,6,9:2", "3:9,3:2,9:1", "3,6,9", "3:9,6:0,9:1"):
+        ran = run("plan", path, "--buckets", f"tokens={sizes}")
+        assert ran.status == 2 and "Error" in ran.err
+    ran = run(*words, "--batch-size", 8)
+    assert ran.status == 2 and "leave out batch_size" in ran.err
 
 
 @pytest.mark.parametrize("wrong", [["--batch-size", 0], ["--batch-size", 8, "--position", 301], []])

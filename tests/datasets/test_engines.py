@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from penstock.columns.types import ImageType
 
 NUM = 3000
 WIDE = [f"c{number}" for number in range(30)]
@@ -97,6 +98,51 @@ def test_an_arrow_dataset_does_what_pyarrows_datasets_do(data: ps.Dataset) -> No
     ):
         with pytest.raises(NotImplementedError, match="to_table"):
             call()
+
+
+def test_counts_of_a_scanner_read_no_records(data: ps.Dataset, columns_read: list[Any]) -> None:
+    found = data.to_arrow_dataset()
+    assert found.scanner().count_rows() == found.count_rows() == NUM
+    assert columns_read == []
+    assert found.scanner(filter=pc.field("label") == 3).count_rows() == NUM / 10
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> ps.Dataset:
+    """Three records whose types Arrow has only as extension types."""
+    pixels = pa.array([b"P5 1 1 255 %c" % n for n in range(3)])
+    numbers = np.arange(18, dtype=np.float32).reshape(3, 2, 3)
+    table = {
+        "image": pa.ExtensionArray.from_storage(ImageType("ppm"), pixels),
+        "about": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}', None, "[]"])),
+        "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(numbers),
+        "label": pa.array(["cat", "dog", "cat"]).dictionary_encode(),
+    }
+    ps.write(pa.table(table), tmp_path / "odd.arrow")
+    return ps.open(tmp_path / "odd.arrow")
+
+
+def test_engines_compute_with_images_json_and_tensors(odd: ps.Dataset) -> None:
+    lazy = odd.lazy()
+    types = {"image": pl.Binary, "about": pl.String, "tensor": pl.Array(pl.Float32, 6)}
+    assert {name: lazy.collect_schema()[name] for name in types} == types
+    assert lazy.select(pl.col("image").bin.size()).collect().to_series().to_list() == [12] * 3
+    assert lazy.filter(pl.col("about") == '{"a": 1}').collect()["label"].to_list() == ["cat"]
+    first = lazy.select(pl.col("about").str.json_path_match("$.a")).collect().to_series()
+    assert first.to_list() == ["1", None, None]
+    assert lazy.select(pl.col("tensor").arr.sum()).collect().to_series().to_list() == [15, 51, 87]
+    data = odd.to_arrow_dataset()
+    query = "select octet_length(image), about->>'a', tensor[1], label from data limit 1"
+    assert duckdb.sql(query).fetchall() == [(12, "1", 0.0, "cat")]
+    frame = odd.to_table().to_pandas()
+    assert [type(value) for value in frame.iloc[0]] == [bytes, str, np.ndarray, str]
+    assert frame["label"].dtype == "category"
+
+
+def test_a_column_is_computed_beside_tensors(odd: ps.Dataset) -> None:
+    assert odd.filter('label == "none"').to_table().num_rows == 0
+    more = odd.with_columns({"a": "about.a"})
+    assert [record["a"] for record in more.head(3).to_pylist()] == [1, None, None]
 
 
 def test_an_expression_in_odd_words_reads_what_it_needs(tmp_path: Path) -> None:

@@ -408,3 +408,21 @@ def test_a_document_longer_than_a_row_is_an_error_that_names_it(tmp_path: Path) 
     with pytest.raises(ps.SchemaError, match="2 documents are longer") as caught:
         ps.packed(ds.subset([2, 3]), "tokens", 8, eos=1, split=False)
     assert (caught.value.file, caught.value.record) == (ds.paths[1], 0)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "tfrecord"])
+@pytest.mark.parametrize("split", [True, False])
+def test_the_documents_that_are_left_out_can_be_counted(
+    tmp_path: Path, ending: str, split: bool
+) -> None:
+    """An `eos` alone is no document, so the rows have as many of them as there are documents with tokens."""
+    docs = [[2, 3], [], [4], None, [], [5]]
+    data = written(tmp_path, docs, ending)
+    left_out = data.count("len(tokens) == 0 or tokens is null")
+    assert left_out == 3
+    rows = ps.packed(data, "tokens", 4, eos=1, split=split).to_table(columns=["tokens"])
+    tokens = [token for row in rows["tokens"].to_pylist() for token in row]
+    assert tokens.count(1) == len(docs) - left_out
+    assert tokens == ([2, 3, 1, 4, 1, 5, 1, 0] if split else [2, 3, 1, 0, 4, 1, 5, 1])
+    pieces = ps.pieces(data, "tokens", 4, eos=1)
+    assert len(pieces) == len(docs) - left_out

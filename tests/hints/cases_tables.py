@@ -167,7 +167,7 @@ def sets_of_two_types() -> Case:
         schema = pa.schema([("a", pa.float64()), ("b", pa.int64())])
         assert load(schema) == {"a": [1, 0.1], "b": [1, 2]}
 
-    return Case(load, with_schema)
+    return Case(load, with_schema, "schema= of open, or columns= without it")
 
 
 def sets_of_two_types_without_it() -> Case:
@@ -176,7 +176,56 @@ def sets_of_two_types_without_it() -> Case:
     def without() -> None:
         assert load(columns=["b"]) == {"b": [1, 2]}
 
-    return Case(load, without)
+    return Case(load, without, "schema= of open, or columns= without it")
+
+
+NAMES = pa.array(["eel", "cat"]).dictionary_encode()
+
+
+def names_and_numbers() -> Case:
+    ps.write({"my label": NAMES}, "a.parquet")
+    ps.write({"my label": [1, 0]}, "b.parquet")
+
+    def load(**columns: str) -> Any:
+        other = ps.open("b.parquet")
+        other = other.with_columns(columns) if columns else other
+        (batch,) = ps.Loader([ps.open("a.parquet"), other], 4)
+        return batch["my label"].tolist()
+
+    def advised() -> None:
+        assert load(**{"my label": 'lookup(`my label`, ["cat", "dog"])'}) == [0, 1, 2, 1]
+
+    hint = """ds.with_columns({'my label': 'lookup(`my label`, ["name of 0", "name of 1"])'}) where it has numbers"""
+    return Case(load, advised, hint)
+
+
+def names_and_bytes() -> Case:
+    ps.write({"label": NAMES}, "a.parquet")
+    ps.write({"label": [b"cat", b"dog"]}, "b.tfrecord")
+
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader([ps.open("a.parquet"), ps.open("b.tfrecord", **options)], 4)
+        return batch["label"].tolist()
+
+    def advised() -> None:
+        assert load(types={"label": "string"}) == [0, 1, 1, 2]
+
+    return Case(load, advised, "open(..., types={'label': 'string'}) where it has bytes")
+
+
+def class_names_of_numbers() -> Case:
+    ps.write({"label": [1, 0]}, "a.parquet")
+    ds = ps.open("a.parquet")
+
+    def load(ds: ps.Dataset) -> Any:
+        (batch,) = ps.Loader(ds, 4, class_names={"label": ["dog", "cat", "eel"]})
+        return batch["label"].tolist()
+
+    def advised() -> None:
+        assert load(ds.with_columns({"label": 'lookup(label, ["cat", "dog"])'})) == [0, 1]
+
+    hint = """ds.with_columns({'label': 'lookup(label, ["name of 0", "name of 1"])'})"""
+    return Case(lambda: load(ds), advised, hint)
 
 
 def lengths_of_one_level() -> Case:
@@ -313,7 +362,13 @@ CASES: Cases = {
     "f'open(..., schema=...) with {own.type} for {field.name!r}, and the other fields you want'": (
         floats_that_would_be_rounded
     ),
-    "'schema= of open, or columns= without it'": (sets_of_two_types, sets_of_two_types_without_it),
+    "_one_kind_of_label(first.name, types) or 'schema= of open, or columns= without it'": (
+        sets_of_two_types,
+        sets_of_two_types_without_it,
+        names_and_numbers,
+        names_and_bytes,
+    ),
+    "names_of_numbers(path) if pa.types.is_integer(types[path]) else None": class_names_of_numbers,
     "f\"pad_to={{{', '.join(each)}}}\"": lengths_of_one_level,
     "f'class_names={{{path!r}: [...]}} with all names'": a_class_without_a_name,
     "f'class_names={{{path!r}: [...]}}, or columns= without it'": (

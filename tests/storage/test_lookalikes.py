@@ -6,9 +6,10 @@ import gzip
 import json
 import pickle
 import struct
+import zipfile
 import zlib
 from collections.abc import Callable
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import pyarrow.csv
@@ -24,6 +25,9 @@ POINTER = (
 )
 PAGE = b"<!DOCTYPE html>\n<html><body>404</body></html>"
 LINES = b'{"a": 1}\n{"a": 2}\n'
+SAVED = BytesIO()
+with zipfile.ZipFile(SAVED, "w") as archive:  # torch.save writes such an archive
+    archive.writestr("archive/data.pkl", pickle.dumps({"a": [1, 2]}))
 LOOKS = {
     "Git LFS pointer": POINTER,
     "HTML page": PAGE,
@@ -36,7 +40,9 @@ LOOKS = {
     "HTML page, gzipped": gzip.compress(PAGE),
     "picture": b"\xff\xd8\xff\xe0" + bytes(99),
     "zip archive": b"PK\x03\x04" + bytes(99),
+    "file of torch.save": SAVED.getvalue(),
     "pickle": pickle.dumps({"a": [1, 2]}),
+    "index of penstock": b"PENSTOCK" + bytes(99),
 }
 ENDINGS = sorted({ending for fmt in formats.FORMATS for ending in fmt.info.extensions})
 
@@ -46,7 +52,7 @@ ENDINGS = sorted({ending for fmt in formats.FORMATS for ending in fmt.info.exten
 def test_the_error_says_what_it_is(tmp_path: Path, what: str, ending: str) -> None:
     path = tmp_path / f"x{ending}"
     path.write_bytes(LOOKS[what])
-    if what.startswith("zip") and ending == ".npz":
+    if LOOKS[what].startswith(b"PK") and ending == ".npz":
         return  # this is a real one
     with pytest.raises(ps.PenstockError) as refused:
         list(ps.open(path, index="never"))
@@ -56,6 +62,12 @@ def test_the_error_says_what_it_is(tmp_path: Path, what: str, ending: str) -> No
     assert refused.value.file == str(path)
     report = ps.verify(path)
     assert not report.ok and what in report.findings[0].message
+
+
+def test_an_index_is_not_opened_as_data(tmp_path: Path) -> None:
+    ps.write({"a": [1]}, tmp_path / "a.tfrecord")
+    with pytest.raises(ps.FormatError, match="it is an index of penstock"):
+        ps.open(tmp_path / ".a.tfrecord.penstock")
 
 
 def test_their_hints_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
 
     def count_rows(self) -> int:
         """Return the number of records."""
-        return sum(batch.num_rows for batch in self._dataset.scan(columns=[]))
+        return self._dataset.count()
 
     def _projected(self, table: pa.Table) -> pa.Table:
         if self._expressions is None:

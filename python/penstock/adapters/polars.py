@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 from polars.io.plugins import register_io_source
 
-from penstock.columns.types import is_text
+from penstock.columns.types import is_text, storage_of
 from penstock.conditions import Bound, Comparison, Filter, Part
 from penstock.datasets.dataset import Dataset
 
@@ -122,4 +122,10 @@ _SIGNS = {
 
 
 def _frame(data: Any) -> pl.DataFrame:
+    """Return a table or batch with images and JSON as plain bytes and text, and tensors as flat arrays. polars compares and
+    computes nothing with Arrow's extension types."""
+    for place, field in enumerate(data.schema):
+        storage = storage_of(field.type)
+        if storage != field.type:
+            data = data.set_column(place, field.name, data.column(place).cast(storage))
     return pl.DataFrame(data)

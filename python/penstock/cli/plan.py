@@ -29,11 +29,16 @@ Examples:
   penstock plan train.tfrecord --batch-size 32 --position 4096 --uneven pad --json
   penstock plan train.tfrecord --batch-size 64 --order balanced --by label --audit
   penstock plan train.tfrecord --batch-size 64 --buckets tokens=128,512,2048 --audit
+  penstock plan train.tfrecord --buckets tokens=128:64,512:16,2048:4 --audit
   penstock plan a.tfrecord b.tar --batch-size 64 --order mixture --share 0.75 --share 0.25
 """,
 )
 @source_argument
-@click.option("--batch-size", type=click.IntRange(min=1), required=True, help="Records per batch.")
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    help="Records per batch. Needed unless --buckets has the batch sizes.",
+)
 @click.option(
     "--world-size",
     type=click.IntRange(min=1),
@@ -92,7 +97,7 @@ Examples:
     "--buckets",
     multiple=True,
     metavar="COLUMN=SIZES",
-    help="Batches of lists of similar length, such as tokens=128,512,2048.",
+    help="Batches of lists of similar length, such as tokens=128,512,2048, or with batch sizes, tokens=128:64,512:16.",
 )
 @click.option(
     "--truncate", is_flag=True, help="Shorten lists that are longer than the largest bucket."
@@ -107,7 +112,7 @@ Examples:
 @json_option
 def command(
     source: tuple[str, ...],
-    batch_size: int,
+    batch_size: int | None,
     world_size: int,
     order: str,
     seed: int,
@@ -136,6 +141,7 @@ def command(
     import penstock as ps
 
     _check_options(order, source, by, shares, epoch_records)
+    sizes = _buckets(buckets, batch_size)
     options = {"format": format, "read": read, "index": index, "storage_options": storage_options}
     data: Any
     if order == "mixture":
@@ -166,7 +172,7 @@ def command(
             drop_last=drop_last,
             threads=threads,
             epoch=epoch,
-            buckets=_buckets(buckets),
+            buckets=sizes,
             truncate=truncate,
         )
         if buckets and position:
@@ -211,18 +217,36 @@ def _shared(data: dict[str, ps.Dataset]) -> list[str]:
     return [name for name in first if all(name in names for names in others)]
 
 
-def _buckets(words: tuple[str, ...]) -> dict[str, list[int]] | None:
-    """The buckets of some `COLUMN=SIZES`, by column."""
-    found: dict[str, list[int]] = {}
+_Sizes = list[int] | dict[int, int]
+
+
+def _buckets(words: tuple[str, ...], batch_size: int | None) -> dict[str, _Sizes] | None:
+    """The buckets of some `COLUMN=SIZES` or `COLUMN=SIZE:BATCH,…`, by column."""
+    found: dict[str, _Sizes] = {}
     for word in words:
         name, _, sizes = word.rpartition("=")
         try:
-            found[name] = [int(size) for size in sizes.split(",")]
+            found[name] = _sizes(sizes.split(","))
         except ValueError:
             raise click.UsageError(
-                f"--buckets {word!r} is not COLUMN=SIZES, such as tokens=128,512,2048"
+                f"--buckets {word!r} is not COLUMN=SIZES, such as tokens=128,512,2048, or with a batch size for each,"
+                " tokens=128:64,512:16"
             ) from None
+    if batch_size is None and not any(isinstance(sizes, dict) for sizes in found.values()):
+        raise click.UsageError(
+            "give --batch-size, or the batch size of each bucket, such as --buckets tokens=128:64,512:16"
+        )
     return found or None
+
+
+def _sizes(words: list[str]) -> _Sizes:
+    if not any(":" in word for word in words):
+        return [int(word) for word in words]
+    pairs = [word.partition(":") for word in words]
+    found = {int(size): int(batch) for size, _, batch in pairs}
+    if len(found) < len(pairs):
+        raise ValueError("the same size twice")
+    return found
 
 
 def _column(ds: Any, name: str | None) -> Any:

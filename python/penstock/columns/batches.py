@@ -256,6 +256,11 @@ def refuse_nul(name: str) -> None:
         raise SchemaError("the name has a NUL, which would end it", field=name, hint="rename it")
 
 
+def empty_batch(schema: Any) -> Any:
+    """A batch without records. `pa.array([])` does not support all types, such as unions and tensors."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
+
+
 def empty_columns(num_records: int) -> Any:
     """A batch of `num_records` records without columns."""
     return pa.record_batch([pa.nulls(num_records)], names=["none"]).select([])
@@ -284,7 +289,7 @@ def gather_parts(
         raise FormatError(f"{len(order) - found} of the requested records are missing", file=path)
     if not schema.names:
         return empty_columns(len(records)).replace_schema_metadata(schema.metadata)
-    whole = join(kept) if kept else pa.RecordBatch.from_pylist([], schema=schema)
+    whole = join(kept) if kept else empty_batch(schema)
     return gather(whole, inverse.astype(np.int64))
 
 

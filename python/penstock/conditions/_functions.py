@@ -18,13 +18,12 @@ from penstock.errors import SchemaError
 def called(node: Call, values: pa.Array) -> Any:
     """The result of a function for each value. SchemaError: the function does not take values of this type."""
     function = node.function
-    if function in ("cast", "try_cast"):
-        cast = _cast if function == "cast" else _try_cast
-        return cast(values, type_of(node.literals[0]))
+    if function in _CASTS:
+        return _CASTS[function](values, type_of(node.literals[0]))
     if pa.types.is_null(values.type):
         return Literal(None)
-    if function == "len":
-        return _length(values)
+    if function in _OF_ANY:
+        return _OF_ANY[function](values, *node.literals)
     if function in _OF_NUMBERS:
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             raise SchemaError(f"{function} takes numbers, not {values.type}")
@@ -124,6 +123,27 @@ def _halves_cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return pa.concat_arrays([_halves_cast(one, type_) for one in (values[:half], values[half:])])
 
 
+def _looked_up(values: pa.Array, table: list[Any] | dict[str, Any]) -> pa.Array:
+    """The entry of a table for each value: of a list, the entry with this number; of a dict, the one with this key. A
+    value without an entry is an error, because a null or another entry would be a wrong one."""
+    if isinstance(table, list):
+        if not pa.types.is_integer(values.type):
+            raise SchemaError(f"lookup in a list needs whole numbers, not {values.type}")
+        keys, entries = pa.array(range(len(table))), table
+        values = values.cast(keys.type)
+    else:
+        if not (is_text(values.type) or is_bytes(values.type)):
+            raise SchemaError(f"lookup by name needs texts or bytes, not {values.type}")
+        keys, entries = pa.array(list(table)), list(table.values())
+        keys = keys.cast(values.type)
+    places = compute.index_in(values, keys)
+    if places.null_count > values.null_count:
+        lost = values.filter(compute.and_(values.is_valid(), places.is_null()))[0].as_py()
+        known = f"0 to {len(table) - 1}" if isinstance(table, list) else f"{len(table)} names"
+        raise SchemaError(f"lookup has no entry for {lost!r}, only for {known}")
+    return pa.array(entries).take(places)
+
+
 def _has(values: pa.Array, member: Any) -> pa.Array:
     """Whether each list contains a value."""
     values = values.storage if isinstance(values, pa.ExtensionArray) else values
@@ -137,3 +157,7 @@ def _has(values: pa.Array, member: Any) -> pa.Array:
     found = np.zeros(len(values), bool)
     found[parents[compute.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
     return pa.array(found, mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+_CASTS: dict[str, Callable[..., pa.Array]] = {"cast": _cast, "try_cast": _try_cast}
+_OF_ANY: dict[str, Callable[..., pa.Array]] = {"len": _length, "lookup": _looked_up}

@@ -9,10 +9,11 @@ comparison = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) sum
 sum        = product { ( "+" | "-" ) product }
 product    = value { ( "*" | "/" | "%" ) value }
 value      = literal | field | call | "(" condition ")"
-call       = function "(" argument { "," argument } { "," literal } ")"
+call       = function "(" argument { "," argument } { "," ( literal | table ) } ")"
 argument   = condition | literal
 field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anything but ` "`"
 literal    = a JSON number, string, true, false or null        list = a JSON array of literals
+table      = list | a JSON object of literals
 ```
 
 `-` and `/` may be part of a field's name, so they need spaces around them when they are operators.
@@ -52,6 +53,7 @@ _CALLS = {
     "round": (1, ()),
     "cast": (1, ("the name of a type",)),
     "try_cast": (1, ("the name of a type",)),
+    "lookup": (1, ("a table",)),
 }
 
 
@@ -96,7 +98,7 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of values. `literals` are the arguments that follow them."""
+    """A function of values. `literals` are the arguments that follow them, for lookup a list or dict."""
 
     function: str
     operands: tuple[Node, ...]
@@ -242,8 +244,8 @@ class _Parser:
         for kind in kinds:
             self._expect(",")
             begun = self._at
-            literals.append(self._literal())
-            if kind != "a value" and not isinstance(literals[-1], str):
+            literals.append(self._table() if kind == "a table" else self._literal())
+            if kind not in ("a value", "a table") and not isinstance(literals[-1], str):
                 self._at = begun
                 raise self.error(f"{kind} in quotes")
             _check_literal(kind, literals[-1])
@@ -263,6 +265,20 @@ class _Parser:
         if not isinstance(value, list) or any(isinstance(one, (list, dict)) for one in value):
             raise ValueError(f"{self._text!r}: in takes a list, such as label in [1, 2]")
         return tuple(value)
+
+    def _table(self) -> list[Any] | dict[str, Any]:
+        begun, table = self._at, self._json()
+        values = list(table.values()) if isinstance(table, dict) else table
+        is_table = isinstance(values, list) and bool(values)
+        if not is_table or any(isinstance(one, (list, dict)) for one in values):
+            self._at = begun
+            raise self.error('a table, such as ["cat", "dog"] or {"n01": "cat", "n02": "dog"}')
+        try:
+            pa.array(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            self._at = begun
+            raise self.error("a table whose values have one type") from None
+        return table
 
     def _json(self) -> Any:
         try:

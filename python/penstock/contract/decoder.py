@@ -71,6 +71,12 @@ class Decoder(ABC):
         it decodes all columns."""
         return self
 
+    def members(self, columns: Projection) -> frozenset[str] | None:
+        """The members of a record whose contents are in these columns, if a record consists of members that can be
+        read without the others; else None."""
+        del columns
+        return None
+
     def lending(self) -> Decoder:
         """The same decoder. If possible, it returns views into the bytes that were read instead of copies."""
         return self

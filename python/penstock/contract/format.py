@@ -241,6 +241,14 @@ class Reader(ABC):
         del threads
         return self.chunks()
 
+    def found_for(
+        self, columns: Projection, threads: int
+    ) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        """Like `found_by`, for a scan of these columns. Bytes that only other columns need may be left out of the chunks,
+        so these are decoded to no other columns."""
+        del columns
+        return self.found_by(threads)
+
     def spans(self) -> Iterator[Chunk[Any]]:
         """Divide the shard where a plan for several machines may cut it, in order. `found_in` reads any consecutive spans
         without the bytes of the others, if the file's state is the same. By default, these are the chunks. A file that

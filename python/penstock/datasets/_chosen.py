@@ -363,7 +363,12 @@ class FilteredReader(ChosenReader):
         self._names = names
 
     def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
-        for found in self._base.found_by(threads):
+        return self.found_for(None, threads)
+
+    def found_for(
+        self, columns: Projection, threads: int
+    ) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        for found in self._base.found_for(self._wanted(columns), threads):
             if callable(found):
                 yield lambda found=found: [one for each in found() for one in self._unread(each)]
             else:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.batches import empty_batch
 from penstock.columns.records import has_tensors
 from penstock.conditions import Where
 from penstock.datasets._as_dicts import dicts_of
@@ -241,7 +242,7 @@ class Dataset(Opened):
         """
         texts = checked(columns)
         sample = self.to_table(limit=1000).combine_chunks().to_batches()
-        empty = pa.RecordBatch.from_pylist([], self.schema)
+        empty = empty_batch(self.schema)
         return self.view(Computed(texts, sample[0] if sample else empty))
 
     def filter(self, where: Where, reads: Sequence[str] | None = None) -> Dataset:

@@ -69,7 +69,8 @@ def packed(
             last row has padding. False cuts no document: each goes into the fullest row that has room for it
             (best fit), among the documents that are near it in the files.
 
-    Documents without tokens are left out. So are damaged ones, if `ds` was opened with `damage="skip"`.
+    Documents without tokens are left out, even if `eos` or `bos` would be added to them:
+    `ds.count("len(tokens) == 0 or tokens is null")` counts them. So are damaged ones, if `ds` was opened with `damage="skip"`.
 
     Raises:
         SchemaError: there is no such column, it does not hold lists of numbers, or `bos` or `eos` does not fit its type. The

@@ -207,7 +207,7 @@ class _Scan:
         else:
             files.begin_scan(shard, whole=whole)
             reader = files.scanned(shard, whole=whole)
-        found = reader.found_by(self._threads)
+        found = reader.found_for(self._columns, self._threads)
         while shard not in self._stopped and (stretch := next(found, None)) is not None:
             yield shard, reader, stretch
 

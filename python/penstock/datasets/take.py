@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.batches import empty_batch
 from penstock.columns.joined import join, picked
 from penstock.columns.lending import as_lent
 from penstock.columns.numbers import as_arrow, distinct, outside
@@ -76,11 +77,6 @@ def want(
             return held or None  # the rest is requested when it is read
         held.extend(one)
     return held
-
-
-def empty(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch without records. `pa.array([])` does not support all types, such as unions."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
 
 
 def reordered(batch: pa.RecordBatch, place: np.ndarray) -> pa.RecordBatch:
@@ -198,4 +194,4 @@ def _from_shard(
     schema = (
         dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])
     )
-    return empty(schema)
+    return empty_batch(schema)

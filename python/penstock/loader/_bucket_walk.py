@@ -97,18 +97,19 @@ class BucketWalk:
         return [
             BucketPlan(
                 {name: lengths[0] for name, lengths in found.pad_to(bucket).items()},
+                self._sequence.plans[bucket].batch_size,
                 int(left[bucket]),
                 int(self._steps_of[bucket]),
                 int(self._padding_of[bucket]),
-                self._num_dropped(int(left[bucket])),
+                self._num_dropped(bucket, int(left[bucket])),
             )
             for bucket in range(found.count)
         ]
 
-    def _num_dropped(self, num_records: int) -> int:
+    def _num_dropped(self, bucket: int, num_records: int) -> int:
         """How many of a bucket's records `drop_last` and `uneven` leave out. It is computed from what these arguments
         promise, not from the schedule, so that it checks the schedule."""
-        plan = self._loader.plan
+        plan = self._sequence.plans[bucket]
         rest = num_records % plan.step_records
         return rest if plan.drop_last else rest % plan.world_size if plan.uneven == "drop" else 0
 

@@ -1,14 +1,16 @@
 """Batches of records of similar length: `buckets=` of `ps.Loader`.
 
 A bucket has the records up to a maximum length that are too long for the bucket before. Within a bucket, records keep
-their order in the epoch, and each `step_records` of them form one step, for all ranks together. Steps are sorted by the
-position of their last record in the epoch, so the batches of a bucket are spread over the epoch like its records. The
-last step of each bucket, if it is not full, comes at the end of the epoch, and `uneven` determines what it contains.
+their order in the epoch, and one batch after another for each rank forms a step. The batches of a bucket have its own
+batch size, or that of the loader. Steps are sorted by the position of their last record in the epoch, so the batches of
+a bucket are spread over the epoch like its records. The last step of each bucket, if it is not full, comes at the end
+of the epoch, and `uneven` determines what it contains.
 
 The order, the lengths, and the number of records of each bucket that were used so far determine the next step. These
 numbers are therefore the state of a loader, and they are valid for any number of ranks.
 
-In this module, every step has step_records positions, even if it is not full, so an epoch is a whole number of steps.
+In this module, every step has `step_records` positions of the loader's plan, those of the largest batch, even if it has
+fewer records, so an epoch is a whole number of steps.
 An order that repeats or omits records, such as Mixture, may have more records of a bucket in one epoch than in the
 next, and so more steps. Such a sequence has positions for the most steps of any epoch, and a shorter epoch begins at a
 later position, `begin`.
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ import numpy as np
 from penstock.datasets.lengths import lengths_of
 from penstock.engine.locks import Lock
 from penstock.errors import SchemaError, StateError
-from penstock.limits import checked_count
+from penstock.loader._bucket_sizes import BucketSizes
 from penstock.loader._padding import has_offsets
 from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sequence import RecordSequence
@@ -43,16 +45,18 @@ class Buckets:
 
     def __init__(
         self,
-        sizes: Mapping[str, Sequence[int]],
+        sizes: BucketSizes,
         lengths: Mapping[str, np.ndarray],
         *,
         truncate: bool,
     ) -> None:
-        self.sizes = sizes
-        self.count = len(next(iter(sizes.values())))
+        self.sizes = sizes.lengths
+        self.batch_sizes = sizes.batch_sizes
+        """The records in a batch of each bucket; None: those of the loader's plan."""
+        self.count = len(next(iter(self.sizes.values())))
         num_records = len(next(iter(lengths.values())))
         of_record = np.zeros(num_records, np.uint16)
-        for name, edges in sizes.items():
+        for name, edges in self.sizes.items():
             found = np.searchsorted(np.asarray(edges), lengths[name])
             if found.max(initial=0) == self.count:
                 if not truncate:
@@ -73,10 +77,12 @@ class Buckets:
         return {name: (edges[bucket],) for name, edges in self.sizes.items()}
 
     def spec(self) -> dict[str, Any]:
-        """Everything that determines the bucket of each record."""
+        """Everything that determines the bucket of each record, and the batch sizes that belong to buckets."""
+        own = {} if self.batch_sizes is None else {"batch_sizes": list(self.batch_sizes)}
         return {
             "sizes": {k: list(v) for k, v in self.sizes.items()},
             "lengths": digest(self.of_record),
+            **own,
         }
 
 
@@ -112,7 +118,7 @@ class _Schedule:
 class BucketSequence(RecordSequence):
     """The records at each position of an epoch, with the records of one bucket in each step.
 
-    `plan` has the batch size, the ranks, and the rules for steps that are not full.
+    `plan` has the largest batch size, the ranks, and the rules for steps that are not full.
     """
 
     def __init__(self, order: Order, records: Records, buckets: Buckets, plan: EpochPlan) -> None:
@@ -122,6 +128,9 @@ class BucketSequence(RecordSequence):
         selects = isinstance(order, (Balanced, Mixture, Weighted))
         self.has_each_once = self.num_records == len(records) and not selects
         self.buckets = buckets
+        sizes = buckets.batch_sizes or [plan.batch_size] * buckets.count
+        self.plans = [replace(plan, batch_size=size) for size in sizes]
+        """The batch size and the rules for steps of each bucket."""
         self._plan = plan
         self._lock = Lock()
         self._schedules: OrderedDict[int, _Schedule] = OrderedDict()
@@ -130,14 +139,17 @@ class BucketSequence(RecordSequence):
         if self.has_each_once:
             self._steps = self._all_steps(buckets.num_records)
         else:
-            self._steps = self.num_records // plan.step_records + buckets.count
+            smallest = min(one.step_records for one in self.plans)
+            self._steps = self.num_records // smallest + buckets.count
         self.length = self._steps * plan.step_records
 
-    def _num_steps(self, num_records: int) -> int:
-        return _plan_of(self._plan, num_records).num_steps()
+    def _plan_of(self, bucket: int, num_records: int) -> EpochPlan:
+        """The steps of some records of a bucket."""
+        return replace(self.plans[bucket], length=num_records)
 
     def _all_steps(self, counts: np.ndarray) -> int:
-        return sum(map(self._num_steps, counts.tolist()))
+        """The number of steps of an epoch, or of the rest of one, with `counts` records of each bucket."""
+        return sum(self._plan_of(*one).num_steps() for one in enumerate(counts.tolist()))
 
     def totals(self, epoch: int) -> np.ndarray:
         """The number of records of each bucket in an epoch, int64[buckets]."""
@@ -171,11 +183,11 @@ class BucketSequence(RecordSequence):
         done = np.zeros(self.buckets.count, np.int64)
         if self._resumed is not None and self._resumed[0] == epoch:
             done = self._resumed[1]
-        size = self._plan.step_records
         steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         for bucket in range(self.buckets.count):
-            left = int(totals[bucket] - done[bucket])
-            starts = done[bucket] + size * np.arange(self._num_steps(left))
+            plan = self._plan_of(bucket, int(totals[bucket] - done[bucket]))
+            size = plan.step_records
+            starts = done[bucket] + size * np.arange(plan.num_steps())
             last = np.minimum(starts + size, totals[bucket]) - 1
             comes = by_bucket[firsts[bucket] + last]
             comes[starts + size > totals[bucket]] = len(numbers) + bucket
@@ -190,23 +202,20 @@ class BucketSequence(RecordSequence):
         return {**super().spec(), "buckets": self.buckets.spec()}
 
     def numbers(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray:
-        records, share, start = self._share(part, epoch)
+        _, records, share, start = self._share(part, epoch)
         places = start + share.first + np.arange(share.num_records)
         return records[places % len(records)]
 
     def mask(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray | None:
-        return None if plan.uneven != "pad" else plan.mask(self._share(part, epoch)[1])
+        return None if plan.uneven != "pad" else plan.mask(self._share(part, epoch)[2])
 
     def pad_to(self, part: BatchPart, epoch: int) -> dict[str, tuple[int, ...]]:
-        schedule = self._schedule(epoch)
-        return self.buckets.pad_to(int(schedule.bucket[self._step(schedule, part.first)]))
+        return self.buckets.pad_to(self._share(part, epoch)[0])
 
     def bucket_and_new(self, part: BatchPart, epoch: int) -> tuple[int, int]:
         """The bucket of a batch, and how many of its records are neither repeated nor masked."""
-        schedule = self._schedule(epoch)
-        records, share, start = self._share(part, epoch)
-        left = min(self._plan.step_records, len(records) - start)
-        bucket = int(schedule.bucket[self._step(schedule, part.first)])
+        bucket, records, share, start = self._share(part, epoch)
+        left = min(self.plans[bucket].step_records, len(records) - start)
         return bucket, min(max(left - share.first, 0), share.num_real)
 
     def before(self, epoch: int, counts: np.ndarray) -> np.ndarray:
@@ -215,16 +224,16 @@ class BucketSequence(RecordSequence):
         found = [schedule.records_of(bucket)[:count] for bucket, count in enumerate(counts)]
         return np.concatenate(found)
 
-    def _share(self, part: BatchPart, epoch: int) -> tuple[np.ndarray, BatchPart, int]:
-        """Return the records of a step's bucket, the rank's share of the step, and the step's first index in the
-        records."""
+    def _share(self, part: BatchPart, epoch: int) -> tuple[int, np.ndarray, BatchPart, int]:
+        """Return a step's bucket, the records of the bucket, the rank's share of the step, and the step's first index in
+        the records."""
         schedule = self._schedule(epoch)
         step = self._step(schedule, part.first)
-        records = schedule.records_of(int(schedule.bucket[step]))
-        start = int(schedule.start[step])
+        bucket, start = int(schedule.bucket[step]), int(schedule.start[step])
+        records = schedule.records_of(bucket)
         rank = part.first % self._plan.step_records // self._plan.batch_size
-        left = min(self._plan.step_records, len(records) - start)
-        return records, _plan_of(self._plan, left).part(0, 0, rank), start
+        left = min(self.plans[bucket].step_records, len(records) - start)
+        return bucket, records, self._plan_of(bucket, left).part(0, 0, rank), start
 
     def _step(self, schedule: _Schedule, position: int) -> int:
         """Return the index of a step in a schedule, which may have only the rest of an epoch."""
@@ -261,7 +270,7 @@ class BucketSequence(RecordSequence):
             mine = schedule.start[:step][schedule.bucket[:step] == bucket]
             if len(mine):
                 total = schedule.firsts[bucket + 1] - schedule.firsts[bucket]
-                done[bucket] = min(mine.max() + self._plan.step_records, total)
+                done[bucket] = min(mine.max() + self.plans[bucket].step_records, total)
         return done.tolist()
 
     def resume(self, epoch: int, counts: Any) -> int:
@@ -283,9 +292,7 @@ class BucketSequence(RecordSequence):
         with self._lock:
             self._schedules.pop(epoch, None)
             self._resumed = (epoch, np.array(counts, np.int64)) if any(counts) else None
-        left = sum(
-            self._num_steps(total - done) for total, done in zip(totals, counts, strict=True)
-        )
+        left = self._all_steps(np.array(totals) - np.array(counts))
         return (self._steps - left) * self._plan.step_records
 
     def restart(self) -> None:
@@ -296,31 +303,18 @@ class BucketSequence(RecordSequence):
                 self._resumed = None
 
 
-def _plan_of(plan: EpochPlan, length: int) -> EpochPlan:
-    return EpochPlan(length, plan.batch_size, plan.world_size, plan.uneven, plan.drop_last)
-
-
 def buckets_of(
-    sizes: Any, records: Records, decode: Mapping[str, Any] | None, *, truncate: bool
+    sizes: BucketSizes, records: Records, decode: Mapping[str, Any] | None, *, truncate: bool
 ) -> Buckets:
-    """Check `buckets=`, and read the lengths of the lists that it names.
+    """Read the lengths of the lists that `buckets=` names.
 
     Raises:
         SchemaError: there is no such column of lists, or a list is longer than the largest bucket.
-        TypeError, ValueError: sizes are not ascending numbers, or columns have different numbers of sizes.
     """
-    if not isinstance(sizes, Mapping) or not sizes:
-        raise TypeError(f"buckets is a dict, {{column: [sizes]}}, not {sizes!r}")
-    checked: dict[str, list[int]] = {}
-    for name, edges in sizes.items():
-        checked[name] = [checked_count(f"a bucket of {name!r}", edge, 1) for edge in edges]
-        if not checked[name] or sorted(set(checked[name])) != checked[name]:
-            raise ValueError(f"buckets of {name!r} must be ascending sizes, not {list(edges)}")
+    for name in sizes.lengths:
         if name in (decode or ()):
             raise SchemaError("buckets= cannot use a column that decode= decodes", field=name)
-    if len({len(edges) for edges in checked.values()}) > 1:
-        raise ValueError("buckets= needs the same number of sizes for every column")
-    return Buckets(checked, _lengths_of(records, list(checked)), truncate=truncate)
+    return Buckets(sizes, _lengths_of(records, list(sizes.lengths)), truncate=truncate)
 
 
 def _lengths_of(records: Records, columns: Sequence[str]) -> dict[str, np.ndarray]:

@@ -37,7 +37,7 @@ from penstock.framing.read.framed import FramedReader
 from penstock.loader import _kept_names as kept_names
 from penstock.loader._columns import list_parts, of_record
 from penstock.loader._padding import has_offsets
-from penstock.loader._sources import Records
+from penstock.loader._sources import Records, names_of_numbers
 from penstock.storage.local import LocalStorage
 
 Lists = dict[str, Names | None]
@@ -168,6 +168,7 @@ def _checked(given: Any, types: Mapping[str, pa.DataType]) -> dict[str, Names]:
                 "class_names= is for columns of text, and this column has values of another type",
                 field=path,
                 found=types[path],
+                hint=names_of_numbers(path) if pa.types.is_integer(types[path]) else None,
             )
     return found
 
@@ -249,6 +250,8 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
     files = dataset.files
     if dataset.options.schema is not None:
         return None  # a cast column has only the names of its batch
+    if path == column and is_text(dataset.schema.field(column).type):
+        return None  # text that another dataset stores as labels
     shards = range(len(dataset.paths))
     if files.types == "kept" and path == column and not files.is_added(column):
         kinds = (formats.by_name(files.format_name(shard)) for shard in shards)
@@ -349,4 +352,4 @@ def _labels_in(array: Any, at: str, path: str) -> Iterator[Any]:
     elif _is_list(array.type):
         yield from _labels_in(array.flatten(), at, path)
     elif at == path:
-        yield array
+        yield array if pa.types.is_dictionary(array.type) else _plain(array).dictionary_encode()

@@ -140,6 +140,8 @@ class Pair:
         tail = () if channels == 1 else (3,)
         size = spec.height_width or (pixels and pixels[:2])
         shapes: list[tuple[int, ...]] = [(*size, *tail)] if size else _own(array, limits, tail)
+        if spec.mask_fill > 255 and not is_deep:
+            raise SchemaError(f"mask_fill={spec.mask_fill} does not fit into masks of 8 bits")
         dtype = np.dtype(np.uint16 if is_deep else np.uint8)
         batch = ImageBatch(
             array,
@@ -216,7 +218,9 @@ class _Move:
         self._start = np.stack([numbers("left"), numbers("top")], -1)
         self._end = np.stack([numbers("new_width"), numbers("new_height")], -1)
         self._scale = self._end / np.stack([numbers("width"), numbers("height")], -1)
-        self._flip = views.field("flip").fill_null(False).to_numpy(zero_copy_only=False)
+        self._margin = np.stack([numbers("margin_left"), numbers("margin_top")], -1)
+        flips = [views.field(name).fill_null(False) for name in ("flip", "upside_down")]
+        self._flip = np.stack([flip.to_numpy(zero_copy_only=False) for flip in flips], -1)
 
     def __call__(self, numbers: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Convert groups of numbers [n, 2 or 4]. `rows` has the row of the batch of each group."""
@@ -226,11 +230,11 @@ class _Move:
         of = np.repeat(rows, self.count // 2)
         end, flip = self._end[of], self._flip[of]
         moved = (points - self._start[of]) * self._scale[of]
-        moved[flip, 0] = end[flip, 0] - moved[flip, 0]
-        moved = np.clip(moved, 0, end).reshape(-1, self.count)
+        moved = np.where(flip, end - moved, moved)
+        moved = (np.clip(moved, 0, end) + self._margin[of]).reshape(-1, self.count)
         if self.count == 4:  # after a flip, the former right side is the left side
-            flipped = self._flip[rows]
-            moved[flipped] = moved[flipped][:, [2, 1, 0, 3]]
+            flipped = np.tile(self._flip[rows], 2)
+            moved = np.where(flipped, moved[:, [2, 3, 0, 1]], moved)
         if self._has_sizes:
             moved[:, 2:] -= moved[:, :2]
         return moved

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.batches import empty_batch
 from penstock.columns.casts import common_type
 from penstock.columns.joined import join
 from penstock.columns.numbers import distinct
-from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_text, storage_of
+from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_bytes, is_text, storage_of
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.take import empty, reordered, take, want
+from penstock.datasets.take import reordered, take, want
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
@@ -151,7 +152,7 @@ class Records:
             batches.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             places.append(chosen[kept])
         if not batches:
-            return empty(self.schema), np.arange(0)
+            return empty_batch(self.schema), np.arange(0)
         found = np.concatenate(places)
         order = np.argsort(found, kind="stable")
         return reordered(join(batches), order), found[order]
@@ -334,7 +335,7 @@ def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
         raise SchemaError(
             f"the datasets store this column as different types: {', '.join(sorted(names))}",
             field=first.name,
-            hint="schema= of open, or columns= without it",
+            hint=_one_kind_of_label(first.name, types) or "schema= of open, or columns= without it",
         )
     if found == types[0] and found != _LABELS:
         found = first.type
@@ -342,11 +343,31 @@ def _common_field(fields: Sequence[pa.Field]) -> pa.Field:
 
 
 def _type_of_all(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """A type that holds the values of all; bytes for images that some datasets store as structs."""
+    """A type that holds the values of all; class labels for names that some datasets store as text, and bytes for images
+    that some store as structs."""
+    if _LABELS in types and all(type_ == _LABELS or is_text(type_) for type_ in types):
+        return _LABELS
     found = reduce(_common_type, types)
     if found is None and any(map(_is_picture, types)):
         found = reduce(_common_type, [pa.binary() if _is_picture(t) else t for t in types])
     return found
+
+
+def _one_kind_of_label(name: str, types: Sequence[pa.DataType]) -> str | None:
+    """What makes names of the labels of all datasets, if some have class names and others have numbers or bytes."""
+    others = [type_ for type_ in types if type_ != _LABELS and not is_text(type_)]
+    if _LABELS not in types:
+        return None
+    if all(map(pa.types.is_integer, others)):
+        return f"{names_of_numbers(name)} where it has numbers"
+    is_names = all(map(is_bytes, others))
+    return f"open(..., types={{{name!r}: 'string'}}) where it has bytes" if is_names else None
+
+
+def names_of_numbers(column: str) -> str:
+    """A hint: how labels that are stored as numbers become names."""
+    name = column if column.isidentifier() else f"`{column}`"
+    return f"""ds.with_columns({{{column!r}: 'lookup({name}, ["name of 0", "name of 1"])'}})"""
 
 
 def _common_type(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
@@ -378,6 +399,8 @@ def _as(array: Any, type_: pa.DataType) -> pa.Array:
     """Convert bytes to images, images to bytes, and class labels and other values to the common type."""
     if array.type == type_:
         return array
+    if type_ == _LABELS and not pa.types.is_dictionary(array.type):
+        array = array.cast(pa.string()).dictionary_encode()
     if type_ == _LABELS:
         names = array.dictionary.cast(pa.string())
         return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Literal
+from operator import index
+from typing import Any, Literal, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -35,17 +36,21 @@ class Image:
     A random crop is torchvision's `RandomResizedCrop`. An area (uniform within `scale`) and an aspect ratio (uniform
     in its logarithm within `ratio`) are drawn until such a rectangle fits into the image, at most ten times, and then
     its position is drawn. If no rectangle fits, the crop is the largest central one with a ratio within `ratio`. The
-    random numbers come from splitmix64, seeded by the record's key: one for the flip, two for each try, one each for
-    top and left.
+    random numbers come from splitmix64, seeded by the record's key: one for each kind of flip, two for each try, one
+    each for top and left.
 
     A center crop is torchvision's `Resize` of the shorter side to `size / center_fraction` and then `CenterCrop`, for
     example `Resize(256)` and `CenterCrop(224)`, in one step.
 
+    A letterbox is Pillow's `ImageOps.pad`: the whole image keeps its proportions, is made as large as fits into `size`,
+    and lies in the middle of it.
+
     Args:
         size: the side in pixels, or (height, width); None keeps the size of each image.
-        crop: None takes the whole image, and may change its aspect ratio; "center" takes the center, and "random" a
-            random part.
-        flip: mirror left and right, with probability 1/2.
+        crop: None takes the whole image, and may change its aspect ratio; "letterbox" takes the whole image, and keeps
+            it; "center" takes the center, and "random" a random part.
+        flip: True or "horizontal" mirrors left and right, "vertical" turns upside down, each with probability 1/2.
+            "both" does each of them with probability 1/2.
         dtype: "uint8"; "uint16", where 8-bit values are multiplied by 257; or "float32", "float16" or "bfloat16", where
             values are scaled to 0..1 and then become `(x - mean) / std`. For all but "uint8", 16-bit PNG and PPM files
             are used in full depth. Arrays of bfloat16 have its bits as uint16; `Loader.torch` and `Loader.jax` convert
@@ -61,8 +66,12 @@ class Image:
             way as the image. A field of structs, also of structs in lists, is named by its path, such as
             "objects.bbox". The kinds are "nearest" for masks (resized by taking the nearest pixel, never a mixture of
             pixels); "image" for other images, which are made like this one; "xyxy" for boxes in pixels (left, top,
-            right, bottom); "xywh" for boxes as in COCO (left, top, width, height); and "xy" for points in pixels. Boxes and points are clipped to the result, and none is dropped. See
+            right, bottom); "xywh" for boxes as in COCO (left, top, width, height); and "xy" for points in pixels. Boxes
+            and points are clipped to the result (in a letterbox, to the image), and none is dropped. See
             docs/reference/loader-images.md.
+        fill: what surrounds an image in a letterbox: a whole number from 0 to 255, or one for each of red, green and
+            blue. It is converted to numbers as pixels are.
+        mask_fill: what surrounds the masks of `same`, such as 255 for a class that does not count.
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.
@@ -71,13 +80,15 @@ class Image:
         >>> import penstock as ps
         >>> ps.Image(224, crop="random", flip=True)
         Image(size=224, crop='random', flip=True)
+        >>> ps.Image(640, crop="letterbox", fill=114).shape(427, 600)
+        (640, 640, 3)
         >>> ps.decode_images([b"P6 2 1 255 abcdef"], ps.Image((1, 1))).shape
         (1, 1, 1, 3)
     """
 
     size: int | tuple[int, int] | None = None
-    crop: Literal["center", "random"] | None = None
-    flip: bool = False
+    crop: Literal["center", "random", "letterbox"] | None = None
+    flip: bool | Literal["horizontal", "vertical", "both"] = False
     dtype: str = "uint8"
     mean: float | tuple[float, float, float] | None = None
     std: float | tuple[float, float, float] | None = None
@@ -87,6 +98,8 @@ class Image:
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     center_fraction: float = 0.875
     same: Mapping[str, str] | None = field(default=None, hash=False)
+    fill: int | tuple[int, int, int] = 0
+    mask_fill: int = 0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -97,6 +110,9 @@ class Image:
             put(self, name, _channels(name, getattr(self, name)))
         for name in ("scale", "ratio"):
             put(self, name, tuple(float(edge) for edge in getattr(self, name)))
+        put(self, "flip", _flips(self.flip))
+        put(self, "fill", _whole_channels(self.fill))
+        put(self, "mask_fill", index(self.mask_fill))
         put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
@@ -244,7 +260,8 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
     return _core.ImageRecipe(
         size=spec.height_width,
         crop=spec.crop or "whole",
-        flip=spec.flip,
+        flip=spec.flip in (True, "both"),
+        upside_down=spec.flip in ("vertical", "both"),
         exact=spec.exact,
         scale=spec.scale,
         ratio=spec.ratio,
@@ -252,7 +269,15 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
         table=None if spec.dtype == "uint8" else value_table(spec).tobytes(),
         deep=None if spec.dtype == "uint8" else value_table(spec, 65535).tobytes(),
         planes=spec.layout == "nchw",
+        fill=_filled(spec),
+        mask_fill=spec.mask_fill,
     )
+
+
+def _filled(spec: Image) -> bytes:
+    """The result for the red, green and blue of `fill`."""
+    fill = np.broadcast_to(np.asarray(spec.fill, np.uint8), 3)
+    return value_table(spec)[np.arange(3), fill].tobytes()
 
 
 def value_table(spec: Image, largest: int = 255) -> np.ndarray:
@@ -304,9 +329,18 @@ def _channels(name: str, value: Any) -> Any:
     return values
 
 
+def _whole_channels(fill: Any) -> Any:
+    return index(fill) if isinstance(fill, SupportsIndex) else tuple(index(one) for one in fill)
+
+
+def _flips(flip: Any) -> Any:
+    _check_word("flip", flip, (False, True, "horizontal", "vertical", "both"))
+    return flip == "horizontal" or (flip if isinstance(flip, str) else bool(flip))
+
+
 def _check(spec: Image) -> None:
     _check_size(spec.size, spec.height_width)
-    _check_word("crop", spec.crop, (None, "center", "random"))
+    _check_word("crop", spec.crop, (None, "center", "random", "letterbox"))
     _check_word("dtype", spec.dtype, ("uint8", "uint16", "float32", "float16", BFLOAT16))
     _check_word("layout", spec.layout, ("nhwc", "nchw"))
     if spec.crop is not None and spec.size is None:
@@ -318,6 +352,17 @@ def _check(spec: Image) -> None:
     for name, kind in (spec.same or {}).items():
         _check_word(f"same: {name}", kind, SAME)
     _check_crop(spec)
+    _check_fill(spec)
+
+
+def _check_fill(spec: Image) -> None:
+    fills = spec.fill if isinstance(spec.fill, tuple) else (spec.fill,)
+    if len(fills) not in (1, 3) or not all(0 <= fill <= 255 for fill in fills):
+        raise ValueError(f"fill must be one number from 0 to 255, or three, not {spec.fill}")
+    if not 0 <= spec.mask_fill <= 65535:
+        raise ValueError(f"mask_fill must be from 0 to 65535, not {spec.mask_fill}")
+    if (any(fills) or spec.mask_fill) and spec.crop != "letterbox":
+        raise ValueError("fill and mask_fill need crop='letterbox'")
 
 
 def _check_crop(spec: Image) -> None:

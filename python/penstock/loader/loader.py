@@ -19,6 +19,7 @@ from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
 from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
+from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
 from penstock.loader._buckets import BucketSequence, buckets_of
 from penstock.loader._caching import cached, parses_less_with
 from penstock.loader._class_names import ClassNames
@@ -59,7 +60,7 @@ class Loader:
     Args:
         data: a Dataset; or a list or dict of Datasets with the same columns, which are concatenated: `columns` or
             `Dataset.select` leaves others out, and `Dataset.rename` gives columns one name.
-        batch_size: records in a batch, on each rank.
+        batch_size: records in a batch, on each rank. Leave it out if `buckets` has the batch sizes.
         order: the order of the records: penstock.Sequential(), Shuffled(seed), …
         drop_last: leave out the records at the end that do not fill a batch on every rank.
         uneven: how the last step becomes equal on all ranks. "drop" leaves out up to world_size - 1 records. "wrap"
@@ -82,8 +83,9 @@ class Loader:
             `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the same
-            on all ranks, and its lists are padded to the bucket's size. Several columns need the same number of sizes.
-            `uneven` applies to each bucket's last step. If the order repeats or omits records, epochs may differ in
+            on all ranks, and its lists are padded to the bucket's size. A dict in place of the list gives each bucket
+            its batch size: {"tokens": {128: 64, 512: 16, 2048: 4}}. Several columns need the same number of sizes, and
+            one dict is enough for them. `uneven` applies to each bucket's last step. If the order repeats or omits records, epochs may differ in
             their batches.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. By default the
             list stored in the files (folders of images, npz, HDF5), or else the names that one pass over the column
@@ -132,7 +134,7 @@ class Loader:
     def __init__(
         self,
         data: Any,
-        batch_size: int,
+        batch_size: int | None = None,
         *,
         order: Order | None = None,
         drop_last: bool = False,
@@ -157,7 +159,7 @@ class Loader:
         class_names: Mapping[str, Sequence[str]] | None = None,
         pad_to: Mapping[str, int | Sequence[int] | Pad] | None = None,
         truncate: bool = False,
-        buckets: Mapping[str, Sequence[int]] | None = None,
+        buckets: Mapping[str, Sequence[int] | Mapping[int, int]] | None = None,
     ) -> None:
         self.order = arguments.checked_order(order)
         rank, world_size = rank_and_world_size(rank, world_size)
@@ -169,12 +171,13 @@ class Loader:
         schema = self.source.schema
         self._classes = ClassNames(self.source, class_names)
         self.cache = cached(self.source, cache, cache_bytes)
-        self.plan = EpochPlan(0, batch_size, world_size, uneven, drop_last)
+        sizes = bucket_sizes(buckets)
+        self.plan = EpochPlan(0, largest_batch(batch_size, sizes), world_size, uneven, drop_last)
         self.buckets: BucketSequence | None = None
         """The buckets of `buckets=`, and their order."""
-        if buckets is not None:
-            sizes = buckets_of(buckets, self.source, decode, truncate=truncate)
-            self.buckets = BucketSequence(self.order, self.source, sizes, self.plan)
+        if sizes is not None:
+            found = buckets_of(sizes, self.source, decode, truncate=truncate)
+            self.buckets = BucketSequence(self.order, self.source, found, self.plan)
         self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
@@ -234,7 +237,12 @@ class Loader:
     def __repr__(self) -> str:
         plan, names = self.plan, ", ".join(self.source.schema.names)
         rank = f", rank {self.rank} of {plan.world_size}" if plan.world_size > 1 else ""
-        return f"<penstock.Loader {len(self)} batches of {plan.batch_size}, {self.order}{rank}: {names}>"
+        size = (
+            "each bucket's size"
+            if self.buckets is not None and self.buckets.buckets.batch_sizes
+            else plan.batch_size
+        )
+        return f"<penstock.Loader {len(self)} batches of {size}, {self.order}{rank}: {names}>"
 
     @property
     def epoch(self) -> int:

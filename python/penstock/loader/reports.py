@@ -102,6 +102,8 @@ class BucketPlan:
 
     sizes: dict[str, int]
     """The length to which the lists of each column are padded."""
+    batch_size: int
+    """Records in a batch of the bucket, on each rank."""
     num_records: int
     """How many records of the bucket are left in the epoch."""
     num_steps: int
@@ -123,6 +125,7 @@ class PlanReport(Printed):
     epoch: int
     position: int
     batch_size: int
+    """Records in a batch, on each rank. If buckets have batch sizes of their own, the largest of them."""
     num_steps: int
     """Steps from the position on, the same on every rank."""
     uneven: str
@@ -172,6 +175,11 @@ class PlanReport(Printed):
             parts.append(f"{said} records of two buckets, on all ranks together")
         return parts
 
+    def _batch(self) -> str:
+        sizes = {bucket.batch_size for bucket in self.buckets or ()} or {self.batch_size}
+        most = describe.records(max(sizes))
+        return most if len(sizes) == 1 else f"{describe.count(min(sizes))} to {most}"
+
     def _facts(self) -> list[tuple[str, str]]:
         start, stop = self.dropped
         filled = sum(rank.num_padding for rank in self.ranks)
@@ -185,7 +193,7 @@ class PlanReport(Printed):
             ("order", ", ".join([str(self.order["name"]), *words])),
             ("epoch", f"{self.epoch}, from position {describe.count(self.position)}"),
             ("steps", f"{describe.count(self.num_steps)} on every rank"),
-            ("a step", f"{ranks} of {describe.records(self.batch_size)}"),
+            ("a step", f"{ranks} of {self._batch()}"),
             ("dropped", dropped),
             (_FILLED[self.uneven], describe.count(filled) if filled else "none"),
         ]
@@ -196,10 +204,10 @@ def _buckets(buckets: list[BucketPlan], filled: str) -> Any:
 
     names = [describe.escape(name) for name in buckets[0].sizes]
     headings = [f"bucket of {name}" for name in names]
-    numbers = ("records", "steps", filled, "dropped")
+    numbers = ("a batch", "records", "steps", filled, "dropped")
     shown = tables.table(*headings, *numbers, right=(*headings, *numbers))
     for one in buckets:
-        figures = (one.num_records, one.num_steps, one.num_padding, one.num_dropped)
+        figures = (one.batch_size, one.num_records, one.num_steps, one.num_padding, one.num_dropped)
         shown.add_row(*map(describe.count, (*one.sizes.values(), *figures)))
     return shown
 

@@ -39,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
-from penstock.columns.batches import checked, conform, gather_parts
+from penstock.columns.batches import checked, conform, empty_batch, gather_parts
 from penstock.columns.facts import Facts, parsed_object
 from penstock.columns.joined import join
 from penstock.columns.regroup import Regroup
@@ -370,7 +370,7 @@ class Overlay:
             return gather_parts(parts, records, self._none(columns).schema, self.path)
 
     def _none(self, columns: Sequence[str]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist([], schema=self.schema).select(columns)
+        return empty_batch(self.schema).select(columns)
 
     def verify(self) -> None:
         """Read and verify all values. Raises ChangedError if they have changed."""

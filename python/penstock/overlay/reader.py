@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.columns.batches import empty_columns
+from penstock.columns.batches import empty_batch, empty_columns
 from penstock.columns.casts import fitted
 from penstock.columns.joined import join
 from penstock.columns.selection import Projection, Selection
@@ -170,7 +170,7 @@ class OverlaidReader(WrappedReader):
             return parts[0]
         if not parts:
             fields = [f for f in self.base.schema if columns is None or f.name in columns]
-            return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
+            return empty_batch(pa.schema(fields))
         if not parts[0].num_columns:
             return empty_columns(len(numbers))
         return join(parts)

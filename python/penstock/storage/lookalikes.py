@@ -10,15 +10,20 @@ from typing import NamedTuple
 from penstock.errors import command
 
 LOOK_BYTES = 4096
+_ZIP = b"PK\x03\x04"
+_FIRST_NAME = 256
+"""The bytes in which the name of the first file of a zip archive is looked for."""
 _GZIP = b"\x1f\x8b"
+_FROM_PROGRAM = "ps.write(...) its contents in the program that made it"
 _MAGICS = (
-    (b"PK\x03\x04", "a zip archive", "unpack it first"),
+    (b"PENSTOCK", "an index of penstock, which belongs to a data file", "open the data file, whose name it has without the dot and .penstock"),
+    (_ZIP, "a zip archive", "unpack it first"),
     (b"%PDF-", "a PDF document", None),
     (b"SQLite format 3\0", "an SQLite database", None),
-    (b"\x80\x02", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
-    (b"\x80\x03", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
-    (b"\x80\x04", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
-    (b"\x80\x05", "a pickle, which could run code", "ps.write(...) its contents in the program that made it"),
+    (b"\x80\x02", "a pickle, which could run code", _FROM_PROGRAM),
+    (b"\x80\x03", "a pickle, which could run code", _FROM_PROGRAM),
+    (b"\x80\x04", "a pickle, which could run code", _FROM_PROGRAM),
+    (b"\x80\x05", "a pickle, which could run code", _FROM_PROGRAM),
 )  # fmt: skip
 _PICTURES = (b"\xff\xd8\xff", b"\x89PNG\r\n")
 _OPEN_PICTURES = (
@@ -37,6 +42,8 @@ class Look(NamedTuple):
 def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
     """What a file of an unknown format appears to be, from its first and last bytes (up to LOOK_BYTES each). None if
     they do not show it. `path` is used in hints."""
+    if head.startswith(_ZIP) and b"/data.pkl" in head[:_FIRST_NAME]:
+        return Look("a file of torch.save, a pickle, which could run code", _FROM_PROGRAM)
     for magic, what, hint in _MAGICS:
         if head.startswith(magic):
             return Look(what, hint)

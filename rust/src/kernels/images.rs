@@ -7,6 +7,7 @@
 pub mod bmp;
 pub mod crop;
 pub mod deep_view;
+pub mod frame;
 pub mod gif;
 pub mod jpeg;
 pub mod jpeg_parts;

@@ -65,7 +65,7 @@ pub fn mask_samples(images: &[Option<Picture<'_>>], most_pixels: u64) -> Samples
         first.get_or_insert(channels);
         wide |= deep;
     }
-    Samples { channels: if first.is_some_and(|channels| channels > 2) { 3 } else { 1 }, wide }
+    Samples { channels: if first.is_some_and(|channels| channels > 2) { 3 } else { 1 }, wide, fill: 0 }
 }
 
 /// How damaged images are handled.

@@ -84,6 +84,22 @@ impl PyFile {
     }
 }
 
+impl PyFile {
+    /// Overwrite bytes with those from `start`. Returns how many: fewer at the end of the file.
+    pub fn read_part(&self, part: &mut [u8], start: u64) -> std::io::Result<usize> {
+        let mut done = 0;
+        while done < part.len() {
+            match self.file()?.read_at(&mut part[done..], start + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}
+
 /// The number of threads that gather this many scattered bytes.
 pub fn threads_for(num_bytes: usize) -> usize {
     match num_bytes < PARALLEL_BYTES {

@@ -23,6 +23,7 @@ mod remote;
 mod riegeli;
 mod splice;
 mod tar;
+mod tar_members;
 mod tensors;
 mod train_images;
 mod values;
@@ -215,6 +216,7 @@ mod _core {
         riegeli::{message_numbers, riegeli_head, riegeli_records},
         splice::{has_fields, splice_fields},
         tar::{PyTarPlan, encode_tar, is_tar_head, tar_comment, tar_end_bytes, tar_fields},
+        tar_members::read_members,
         tensors::decode_tensors,
         train_images::{
             PyBufferPool, PyPooledBuffer, PyRecipe, image_view_sizes, make_images, mask_kind,

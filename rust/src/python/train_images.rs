@@ -34,7 +34,7 @@ impl PyRecipe {
     #[new]
     #[pyo3(signature = (
         *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, deep = None,
-        planes = false
+        planes = false, upside_down = false, fill = None, mask_fill = 0
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
     fn new(
@@ -48,6 +48,9 @@ impl PyRecipe {
         table: Option<&[u8]>,
         deep: Option<&[u8]>,
         planes: bool,
+        upside_down: bool,
+        fill: Option<&[u8]>,
+        mask_fill: u16,
     ) -> PyResult<Self> {
         let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
         let fits = positive(scale)
@@ -65,8 +68,12 @@ impl PyRecipe {
         if deep.as_ref().is_some_and(|deep| deep.width() != values.width()) {
             return Err(PyValueError::new_err("tables of values of different widths"));
         }
-        let law = Law { size, crop, flip, scale, ratio, center_fraction };
-        Ok(Self(Recipe { law, exact, values, deep, planes }))
+        let fill = fill.map_or_else(|| vec![0; 3 * values.width()], <[u8]>::to_vec);
+        if fill.len() != 3 * values.width() {
+            return Err(PyValueError::new_err("a fill of other values"));
+        }
+        let law = Law { size, crop, flip, upside_down, scale, ratio, center_fraction };
+        Ok(Self(Recipe { law, exact, values, deep, planes, fill, mask_fill }))
     }
 
     /// Left, top, width and height of the crop, and whether it is mirrored.
@@ -76,8 +83,8 @@ impl PyRecipe {
     }
 
     /// The same for each image of these sizes (a struct array of width and height): a struct array
-    /// of left, top, width, height, the new width and height (float64), and flip. A row is null if
-    /// its size is null.
+    /// of left, top, width, height, the new width and height without the margin, the margin on the
+    /// left and at the top (float64), flip and upside_down. A row is null if its size is null.
     fn views(
         &self,
         py: Python<'_>,
@@ -90,8 +97,10 @@ impl PyRecipe {
             let each = views.iter().map(|view| view.as_ref().map(of));
             Arc::new(each.collect::<Float64Array>())
         };
-        let flips = views.iter().map(|view| view.map(|view| view.flip));
-        let flips: ArrayRef = Arc::new(flips.collect::<BooleanArray>());
+        let flips = |of: fn(&View) -> bool| -> ArrayRef {
+            let each = views.iter().map(|view| view.as_ref().map(of));
+            Arc::new(each.collect::<BooleanArray>())
+        };
         let columns = [
             ("left", number(|view| view.across.start)),
             ("top", number(|view| view.down.start)),
@@ -99,7 +108,10 @@ impl PyRecipe {
             ("height", number(|view| view.down.length)),
             ("new_width", number(|view| view.width.into())),
             ("new_height", number(|view| view.height.into())),
-            ("flip", flips),
+            ("margin_left", number(|view| view.margin.left.into())),
+            ("margin_top", number(|view| view.margin.top.into())),
+            ("flip", flips(|view| view.flip)),
+            ("upside_down", flips(|view| view.upside_down)),
         ];
         let field = |(name, column): (&str, ArrayRef)| {
             (Arc::new(Field::new(name, column.data_type().clone(), true)), column)
@@ -249,7 +261,8 @@ pub fn make_images(
     }
     let images = self::images(&array, shape, deep)?;
     let rules = Rules { most_pixels: image_pixels, damage, threads };
-    let mask = mask.map(|(channels, wide)| Samples { channels, wide });
+    let fill = recipe.0.mask_fill;
+    let mask = mask.map(|(channels, wide)| Samples { channels, wide, fill });
     let product = Product { recipe: &recipe.0, mask };
     let room: &mut [u8] = if length == 0 {
         &mut []

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.columns.batches import empty_columns
+from penstock.columns.batches import empty_batch, empty_columns
 from penstock.engine.locks import Lock
 from penstock.engine.threads import wait_for
 from penstock.errors import FormatError
@@ -46,7 +46,7 @@ class Cursor:
         if not self._schema.names:
             return empty_columns(count)
         if not parts:
-            return pa.RecordBatch.from_pylist([], schema=self._schema)
+            return empty_batch(self._schema)
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 

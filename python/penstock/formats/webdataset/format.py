@@ -221,6 +221,11 @@ class RecordDecoder(Decoder):
         ]
         return RecordDecoder(plans, schema, self._url, self._limits, complete=self._complete)
 
+    def members(self, columns: Projection) -> frozenset[str] | None:
+        if columns is None:
+            return None
+        return frozenset(self._plans[name].field for name in columns if name in self._plans)
+
     def decode(
         self, frames: _core.Frames, columns: Projection, proof: FrameCheck | None = None
     ) -> pa.RecordBatch:

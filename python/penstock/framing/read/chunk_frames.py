@@ -29,6 +29,7 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read._gather import gather
 from penstock.framing.read.held import FrameChunk, Held, frames_in
 from penstock.framing.read.shard import OpenShard
+from penstock.framing.streams.stream import Stream
 from penstock.limits import raise_limit
 from penstock.storage.local import LocalSource
 from penstock.tuned import CHUNK_BYTES
@@ -46,10 +47,12 @@ class ChunkFrames:
         self._seen: tuple[tuple[int, int], bool] | None = None
         """Size and modification time of the file when `_walks_to_its_end` last read it, and the result."""
 
-    def read(self, chunk: FrameChunk, numbers: np.ndarray | None) -> Held:
-        """The frames with these numbers in the chunk, or all readable frames."""
+    def read(
+        self, chunk: FrameChunk, numbers: np.ndarray | None, stream: Stream | None = None
+    ) -> Held:
+        """The frames with these numbers in the chunk, or all readable frames. `stream`: the parts of them to read."""
         if isinstance(chunk.data, Index):
-            return self._indexed(chunk, chunk.data, numbers)
+            return self._indexed(chunk, chunk.data, numbers, stream or self._shard.stream)
         held = chunk.data
         return held if numbers is None else held.select(numbers, chunk.first_record)
 
@@ -79,7 +82,9 @@ class ChunkFrames:
 
     # -- by an index ----------------------------------------------------------------------------
 
-    def _indexed(self, chunk: FrameChunk, index: Index, numbers: np.ndarray | None) -> Held:
+    def _indexed(
+        self, chunk: FrameChunk, index: Index, numbers: np.ndarray | None, stream: Stream
+    ) -> Held:
         first, last = chunk.first_record, chunk.first_record + chunk.num_records
         length = chunk.end_byte - chunk.start_byte
         if chunk.num_records == 1 and length - self._framing.least_bytes > self._shard.record_bytes:
@@ -87,7 +92,7 @@ class ChunkFrames:
         checksums = index.checksums[first:last]
         self._check_places(index.starts[first : last + 1], length)
         try:
-            window = self._shard.stream.read(chunk.start_byte, length)
+            window = stream.read(chunk.start_byte, length)
             frames = self._whole(chunk, window) if len(window) == length else None
             if frames is not None:
                 held = Held(frames, checksums=checksums)

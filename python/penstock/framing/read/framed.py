@@ -45,7 +45,8 @@ from penstock.framing.read.held import FrameChunk, Held
 from penstock.framing.read.shard import OpenShard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
-from penstock.framing.streams.stream import PlainStream
+from penstock.framing.streams.stream import MembersStream, PlainStream
+from penstock.tuned import FIRST_WINDOW_BYTES
 
 _WARNED_OF: set[tuple[str, str | None]] = set()
 """The folders and fields of which the program was warned."""
@@ -67,6 +68,7 @@ class FramedReader(Reader):
         self._lending: Decoder | None = None
         self._index = known
         self._lock = Lock()
+        self._streams: dict[frozenset[str], MembersStream | None] = {}
         self.on_long: OnLong | None = None
         """If set, it is called for a record above the size limit, and the walk continues."""
         self._row_bytes = decoder.row_bytes
@@ -158,6 +160,28 @@ class FramedReader(Reader):
         bounded = replace(self._shard, stream=stream.until(part.end_byte))
         return only_chunks(walked_chunks(bounded, start=(part.start_byte, part.first_record)))
 
+    def found_for(
+        self, columns: Projection, threads: int
+    ) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        shard = self._shard
+        stream = self._members(columns) if self._index is None else None
+        if stream is not None:
+            stream.read(shard.begin, FIRST_WINDOW_BYTES)  # shows whether the members are too small
+        if stream is None or not stream.pays:
+            return self.found_by(threads)
+        return walked_chunks(replace(shard, stream=stream))
+
+    def _members(self, columns: Projection) -> MembersStream | None:
+        """The stream of only those members of each record that these columns need. None if all bytes are needed: also
+        to look for records after damage, which is done by their bytes."""
+        shard = self._shard
+        fields = self._plain.members(columns)
+        if fields is None or shard.options.damage != "error" or shard.skips_long or self.on_long:
+            return None
+        if fields not in self._streams:
+            self._streams[fields] = shard.stream.of_members(fields)
+        return self._streams[fields]
+
     def _in_windows(self, windows: Windows) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
         yield from windows
         if not self._shard.skips_long_records:
@@ -224,7 +248,8 @@ class FramedReader(Reader):
             decoder = self._decoder if columns is None else self._plain
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         self._check_width(columns)
-        held = self._frames.read(chunk, numbers)
+        stream = None if self._shard.verifies else self._members(columns)
+        held = self._frames.read(chunk, numbers, stream)
         proof = None
         if self._shard.verifies and not held.verified:
             proof = FrameCheck(None if held.checksums is None else as_arrow(held.checksums))

@@ -38,6 +38,11 @@ class Stream(ABC):
     def size(self) -> int | None:
         """Bytes of the stream, or None until its end has been read."""
 
+    def of_members(self, fields: frozenset[str]) -> MembersStream | None:
+        """The same bytes, but only some members of each record. None if they cannot be read without the others."""
+        del fields
+        return None
+
     def walk(self, framing: Framing, start: int, length: int, limit: int) -> Walked:
         """Read a window and find the frames in it."""
         window = self.read(start, length)
@@ -59,6 +64,11 @@ class PlainStream(Stream):
     def size(self) -> int | None:
         return self._source.size
 
+    def of_members(self, fields: frozenset[str]) -> MembersStream | None:
+        if isinstance(self._source, LocalSource) and self._source.mapped is None:
+            return MembersStream(self._source, fields)
+        return None
+
     def until(self, end: int) -> PlainStream:
         """The stream without the bytes from `end` on."""
         return PlainStream(FrontPart(self._source, end))
@@ -68,3 +78,26 @@ class PlainStream(Stream):
             file = self._source.file  # one call reads and walks
             return Walked(*_core.read_frames(framing.name, file, start, length, limit))
         return super().walk(framing, start, length, limit)
+
+
+class MembersStream(Stream):
+    """An uncompressed local archive. Only members with some fields have their contents, unless reading all is faster
+    than reading around the others."""
+
+    container = ""
+
+    def __init__(self, source: LocalSource, fields: frozenset[str]) -> None:
+        self._source = source
+        self._fields = set(fields)
+        self.pays = True
+        """Whether reading around the others takes less time, as far as is known."""
+
+    def read(self, start: int, length: int) -> _core.Buffer:
+        """See Stream.read. `start` is the offset of a header."""
+        if not self.pays:
+            return self._source.read(start, length)
+        found, self.pays = _core.read_members(self._source.file, start, length, self._fields)
+        return found
+
+    def size(self) -> int | None:
+        return self._source.size

@@ -168,11 +168,7 @@ class Reading(Records):
         finds_text: bool = False,
         on: Machines | None = None,
     ) -> None:
-        if choice.where is not None and dataset.files.computes:
-            chosen_first = dataset.filter(choice.where, choice.reads)
-            dataset, choice = chosen_first, replace(choice, where=None)
-        if not choice.is_all and choice.numbers is None:
-            dataset = dataset.readable()
+        dataset, choice = _chosen_first(dataset, choice)
         self.dataset = dataset
         self.storage = storage.no_more_open_than(dataset.paths)
         """Storage for the written files. Their permissions are no wider than those of the source."""
@@ -336,6 +332,17 @@ def _delivered(
 
 def _are_changed(pictures: Pictures | None) -> bool:
     return pictures is not None and pictures.is_rewritten
+
+
+def _chosen_first(dataset: Dataset, choice: Choice) -> tuple[Dataset, Choice]:
+    """Return the dataset to choose from, and what is left to choose. Computed columns are computed only for records for
+    which the condition is true."""
+    if choice.where is not None and dataset.files.computes:
+        dataset = dataset.filter(choice.where, choice.reads)
+        choice = replace(choice, where=None)
+    if not choice.is_all and choice.numbers is None:
+        dataset = dataset.readable()
+    return dataset, choice
 
 
 def _checked_columns(

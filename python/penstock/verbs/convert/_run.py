@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from typing import Any
@@ -21,9 +22,9 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import refuse_device
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
-from penstock.verbs.convert._on_machines import prove_on, write_on
+from penstock.verbs.convert._each_part import prove_parts, write_parts
 from penstock.verbs.convert._reading import Reading
-from penstock.verbs.convert._writing import PartJob, Writing, prove_part, write_part
+from penstock.verbs.convert._writing import PartJob, Writing
 from penstock.verbs.convert.journal import Journal, refuse_existing
 from penstock.verbs.convert.parts import OutputFile, check_names
 from penstock.verbs.progress import Meter
@@ -50,9 +51,7 @@ def run(
     journal = _journal(target, place, cuts, reading, writing, storage)
     if not overwrite and not journal.is_publishing:
         refuse_existing(finals)
-    todo = [part for part in parts if part.number not in journal.done]
-    if len(todo) < len(parts):
-        meter.add(reading.num_records - sum(part.last - part.first for part in todo))
+    todo = unfinished(parts, journal.done, reading, meter)
 
     def finish(part: OutputFile, made: Summary) -> None:
         journal.finish(part.number, made.num_bytes, made.notes)
@@ -62,26 +61,28 @@ def run(
         for part in todo
     ]
     try:
-        if on is None:
-            for job in jobs:
-                finish(job.part, write_part(job, reading, writing, meter))
-        else:
-            write_on(on, jobs, reading, writing, meter, finish)
+        write_parts(on, jobs, reading, writing, meter, finish)
     except SchemaError:
         journal.forget()  # another run would fail at the same record
         raise
     jobs = [PartJob(part, _path_of(part, journal), storage) for part in parts] if prove else []
     try:
-        if on is None:
-            for job in jobs:
-                prove_part(job, reading, writing)
-        else:
-            prove_on(on, jobs, reading, writing)
+        prove_parts(on, jobs, reading, writing)
     except PenstockError:
         if not journal.is_publishing:
             journal.forget()
         raise
     return _publish(journal, finals, reading, writing, overwrite=overwrite)
+
+
+def unfinished(
+    parts: Sequence[OutputFile], done: Container[int], reading: Reading, meter: Meter
+) -> list[OutputFile]:
+    """Return the parts that an earlier run has not done, and count the records of the others as done."""
+    todo = [part for part in parts if part.number not in done]
+    if len(todo) < len(parts):
+        meter.add(reading.num_records - sum(part.last - part.first for part in todo))
+    return todo
 
 
 def _path_of(part: OutputFile, journal: Journal) -> str:

@@ -12,10 +12,10 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import sidecar
 from penstock.storage.journal import Made
 from penstock.storage.store_lock import StoreLock
-from penstock.verbs.convert._on_machines import write_in_store_on
+from penstock.verbs.convert._each_part import write_parts_in_store
 from penstock.verbs.convert._reading import Reading
-from penstock.verbs.convert._run import job_of
-from penstock.verbs.convert._writing import PartJob, Writing, write_in_store
+from penstock.verbs.convert._run import job_of, unfinished
+from penstock.verbs.convert._writing import PartJob, Writing
 from penstock.verbs.convert.parts import OutputFile
 from penstock.verbs.convert.store_journal import StoreJournal, folder_of
 from penstock.verbs.progress import Meter
@@ -47,9 +47,7 @@ def run_in_store(
     job = job_of(cuts, reading, writing)
     journal = StoreJournal(storage, folder_of(target, place), job, finals, beside)
     journal.load(overwrite=overwrite)
-    todo = [part for part in parts if part.number not in journal.done]
-    if len(todo) < len(parts):
-        meter.add(reading.num_records - sum(part.last - part.first for part in todo))
+    todo = unfinished(parts, journal.done, reading, meter)
     jobs = [PartJob(part, part.final, storage) for part in todo]
     whole = {"prove": prove, "overwrite": overwrite}
 
@@ -59,13 +57,7 @@ def run_in_store(
 
     try:
         lock.check()
-        if on is None:
-            for job in jobs:
-                entry = journal.entry(job.part.number)
-                finish(job.part, write_in_store(job, entry, reading, writing, meter, **whole))
-        else:
-            entries = [journal.entry(job.part.number) for job in jobs]
-            write_in_store_on(on, jobs, entries, reading, writing, meter, finish, **whole)
+        write_parts_in_store(on, jobs, journal.entry, reading, writing, meter, finish, **whole)
     except SchemaError:
         journal.undo()  # another run would fail at the same record
         raise

@@ -280,8 +280,7 @@ def write_chosen(
     whole_records = how.columns is None and not how.rename and choice.where is None and not asked
     storage = _target_storage(to, kind, how)
     dataset = opened(source, kind, options, how.source, whole_records=whole_records)
-    if how.on is not None:
-        _refuse_on(how, dataset)
+    _refuse_on(how, dataset)
     place, folders = _folders(to, is_folder, pieces)
     with _alone(storage, to, place, folders) as lock:
         if how.columns is None:
@@ -309,7 +308,9 @@ def write_chosen(
 
 
 def _refuse_on(how: How, dataset: Dataset) -> None:
-    """Refuse what cannot be divided into tasks before it is read."""
+    """Refuse what cannot be divided into tasks for `on=` before it is read."""
+    if how.on is None:
+        return
     if how.shard_bytes is not None:
         raise UnsupportedError(
             "where a shard ends is known only after it was written, so on= cannot be used with shard_bytes=",

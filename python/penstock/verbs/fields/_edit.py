@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.columns.batches import empty_batch
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.verbs.fields._values import NewFields
@@ -54,7 +55,7 @@ def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]
         yield _apply(batch, names, edit, part.shard, chunk.first_record)
         found = True
     if not found:
-        empty = pa.RecordBatch.from_pylist([], schema=old.schema)
+        empty = empty_batch(old.schema)
         yield _apply(empty, names, edit, part.shard, 0)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import describe
+from penstock.columns.batches import empty_batch
 from penstock.columns.numbers import as_arrow
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
@@ -377,7 +378,7 @@ class _Computed(NewFields):
         first = next((b for b in unchanged.scan(list(reads), 16, threads=1) if b.num_rows), None)
         if first is None:
             wanted = pa.schema([unchanged.schema.field(name) for name in reads])
-            first = pa.RecordBatch.from_pylist([], schema=wanted)
+            first = empty_batch(wanted)
         self._types: dict[str, pa.DataType] = {}
         made = self._call(first, 0, 0)
         unknown = next((f.name for f in made.schema if pa.types.is_null(f.type)), None)

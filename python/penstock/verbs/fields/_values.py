@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import _core
+from penstock.columns.batches import empty_batch
 from penstock.columns.types import is_text
 from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
@@ -173,7 +174,7 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if not batches:
-        return pa.RecordBatch.from_pylist([], schema=table.schema)
+        return empty_batch(table.schema)
     return pa.concat_batches(batches)
 
 

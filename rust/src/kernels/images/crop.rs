@@ -1,7 +1,7 @@
 //! Computes which part of an image is used, from its size and the record's key only, so that the result
 //! does not depend on threads or batches.
 //!
-//! Random numbers are computed from the key by splitmix64: first the flip, then the area and the
+//! Random numbers are computed from the key by splitmix64: first the flips, then the area and the
 //! aspect ratio of up to ten tries, and then top and left for the first try that fits into the
 //! image. This is torchvision's `RandomResizedCrop` with other random numbers. Only sums, products,
 //! quotients and square roots are used, because their results are the same on every machine; those
@@ -18,6 +18,8 @@ pub enum Crop {
     Center,
     /// A part of random area, aspect ratio and position.
     Random,
+    /// The whole image in its proportions, with a margin where the new size has others.
+    Letterbox,
 }
 
 impl Crop {
@@ -27,6 +29,7 @@ impl Crop {
             "whole" => Some(Self::Whole),
             "center" => Some(Self::Center),
             "random" => Some(Self::Random),
+            "letterbox" => Some(Self::Letterbox),
             _ => None,
         }
     }
@@ -51,6 +54,8 @@ pub struct Law {
     pub crop: Crop,
     /// Whether each image is mirrored with a probability of one half.
     pub flip: bool,
+    /// Whether each image is turned upside down with a probability of one half.
+    pub upside_down: bool,
     /// The smallest and largest area of a random crop, as a fraction of the image's area.
     pub scale: (f64, f64),
     /// The smallest and largest width / height.
@@ -90,15 +95,52 @@ pub struct View {
     pub across: Span,
     /// Its rows.
     pub down: Span,
-    /// Pixels of the new image from left to right.
+    /// Pixels of the new image from left to right, without its margin.
     pub width: u32,
     /// Pixels from top to bottom.
     pub height: u32,
     /// Whether the image is mirrored.
     pub flip: bool,
+    /// Whether its rows are in reverse.
+    pub upside_down: bool,
+    /// What surrounds it in the result.
+    pub margin: Margin,
+}
+
+/// Pixels around a new image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Margin {
+    /// Columns before it.
+    pub left: u32,
+    /// Rows above it.
+    pub top: u32,
+    /// Columns behind it.
+    pub right: u32,
+    /// Rows below it.
+    pub bottom: u32,
 }
 
 impl View {
+    /// Give the new image the proportions of the old one, with a margin up to the size that it had:
+    /// Pillow's `ImageOps.pad`.
+    fn fit(&mut self, width: u32, height: u32) {
+        let [old_width, old_height, new_width, new_height] =
+            [width, height, self.width, self.height].map(f64::from);
+        let side = |length: f64, most: u32| length.round_ties_even().clamp(1.0, most.into()) as u32;
+        let margin = |left_over: u32| (f64::from(left_over) * 0.5).round_ties_even() as u32;
+        if old_width / old_height > new_width / new_height {
+            let height = side(old_height / old_width * new_width, self.height);
+            let (top, rest) = (margin(self.height - height), self.height - height);
+            self.margin = Margin { top, bottom: rest - top, ..Margin::default() };
+            self.height = height;
+        } else {
+            let width = side(old_width / old_height * new_height, self.width);
+            let (left, rest) = (margin(self.width - width), self.width - width);
+            self.margin = Margin { left, right: rest - left, ..Margin::default() };
+            self.width = width;
+        }
+    }
+
     /// The view of a smaller or larger image of the same scene.
     fn on(&self, (main_width, main_height): (u32, u32), (width, height): (u32, u32)) -> Self {
         let scaled = |span: Span, from: u32, to: u32| Span {
@@ -134,6 +176,7 @@ impl Law {
     pub fn view(&self, width: u32, height: u32, key: u64) -> View {
         let mut draws = Draws(key);
         let flip = self.flip && draws.below(2) == 1;
+        let upside_down = self.upside_down && draws.below(2) == 1;
         let (new_height, new_width) = self.size.unwrap_or((height, width));
         let whole = Region { left: 0, top: 0, width, height };
         let bounds = if self.crop == Crop::Random && self.size.is_some() {
@@ -149,7 +192,12 @@ impl Law {
             width: new_width,
             height: new_height,
             flip,
+            upside_down,
+            margin: Margin::default(),
         };
+        if self.crop == Crop::Letterbox {
+            view.fit(width, height);
+        }
         if self.crop == Crop::Center && self.size.is_some() {
             (view.across, view.down) = self.middle(width, height, new_width, new_height);
         }
@@ -283,6 +331,7 @@ mod tests {
             size: Some((224, 224)),
             crop,
             flip: true,
+            upside_down: false,
             scale: (0.08, 1.0),
             ratio: (0.75, 4.0 / 3.0),
             center_fraction: 0.875,
@@ -335,6 +384,37 @@ mod tests {
         let draw = Draw { key: 1, main: Some((500, 375)) };
         assert!(law(Crop::Whole).view_of(375, 500, draw).is_err());
         assert!(law(Crop::Whole).view_of(500, 380, draw).is_err());
+    }
+
+    #[test]
+    fn an_image_in_a_letterbox_keeps_its_proportions() {
+        let view = law(Crop::Letterbox).view(640, 427, 7);
+        assert_eq!((view.width, view.height), (224, 149));
+        assert_eq!(view.margin, Margin { left: 0, top: 38, right: 0, bottom: 37 });
+        let view = law(Crop::Letterbox).view(1, 5000, 7);
+        assert_eq!((view.width, view.height), (1, 224));
+        assert_eq!(view.margin, Margin { left: 112, top: 0, right: 111, bottom: 0 });
+        let view = law(Crop::Letterbox).view(60, 60, 7);
+        assert_eq!((view.width, view.height, view.margin), (224, 224, Margin::default()));
+    }
+
+    #[test]
+    fn each_kind_of_flip_has_a_draw_of_its_own() {
+        let both = Law { upside_down: true, ..law(Crop::Whole) };
+        let only = Law { flip: false, ..both.clone() };
+        let mut seen = [0; 4];
+        for key in 0..1000 {
+            let one = law(Crop::Whole).view(4, 4, key);
+            let two = both.view(4, 4, key);
+            assert_eq!((one.flip, one.upside_down), (two.flip, false));
+            assert_eq!(only.view(4, 4, key).upside_down, one.flip);
+            if let Some(count) =
+                seen.get_mut(usize::from(two.flip) + 2 * usize::from(two.upside_down))
+            {
+                *count += 1;
+            }
+        }
+        assert!(seen.iter().all(|count| (200..300).contains(count)), "{seen:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! contains the centre of the new pixel, as in Pillow's `NEAREST`.
 
 use super::crop::{Draw, Law, Span, View};
+use super::frame::{Fill, framed};
 use super::{Decoder, Mode, Rules, Shape, damaged, head_within, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind, other_images};
@@ -16,12 +17,20 @@ pub struct Samples {
     pub channels: u8,
     /// Whether values have 16 bits (in native byte order), not 8.
     pub wide: bool,
+    /// The value of the margin.
+    pub fill: u16,
 }
 
 impl Samples {
     /// Bytes of a pixel.
     pub fn pixel_bytes(self) -> usize {
         usize::from(self.channels) << usize::from(self.wide)
+    }
+
+    /// The bytes of a pixel of the margin.
+    fn filled(self) -> Vec<u8> {
+        let value = if self.wide { &self.fill.to_ne_bytes()[..] } else { &[self.fill as u8] };
+        value.repeat(self.channels.into())
     }
 }
 
@@ -37,6 +46,7 @@ struct Stored<'a> {
 pub struct MaskMaker {
     decoder: Decoder,
     source: Vec<u8>,
+    room: Vec<u8>,
 }
 
 impl MaskMaker {
@@ -53,7 +63,8 @@ impl MaskMaker {
         let head = head_within(bytes, rules.most_pixels)?;
         let view = law.view_of(head.width, head.height, draw)?;
         let shape = self.decode(bytes, &head, rules)?;
-        Stored { bytes: &self.source, shape, deep: head.deep }.sample(&view, samples, out)
+        let stored = Stored { bytes: &self.source, shape, deep: head.deep };
+        stored.place(&view, samples, &mut self.room, out)
     }
 
     /// Decode to `source`, which may be longer than the decoded values.
@@ -93,10 +104,22 @@ pub fn raw(
 ) -> Result<(), Fault> {
     let view = law.view_of(shape.width, shape.height, draw)?;
     let deep = shape.bytes()?.checked_mul(2) == Some(bytes.len());
-    Stored { bytes, shape, deep }.sample(&view, samples, out)
+    Stored { bytes, shape, deep }.place(&view, samples, &mut Vec::new(), out)
 }
 
 impl Stored<'_> {
+    /// Write the view with its margin.
+    fn place(
+        &self,
+        view: &View,
+        samples: Samples,
+        room: &mut Vec<u8>,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let fill = Fill { pixel: &samples.filled(), planes: 1 };
+        framed(view, fill, room, out, |out| self.sample(view, samples, out))
+    }
+
     /// Write the pixels of the view.
     fn sample(&self, view: &View, samples: Samples, out: &mut [u8]) -> Result<(), Fault> {
         let is_grey = self.shape.channels < 3;
@@ -178,6 +201,7 @@ mod tests {
             size: Some(size),
             crop: Crop::Whole,
             flip: false,
+            upside_down: false,
             scale: (0.08, 1.0),
             ratio: (0.75, 4.0 / 3.0),
             center_fraction: 0.875,
@@ -197,7 +221,7 @@ mod tests {
     fn values_are_widened_and_alpha_is_left_out() {
         let (draw, law) = (Draw { key: 0, main: None }, law((1, 2)));
         let shape = Shape { width: 2, height: 1, channels: 2 };
-        let samples = Samples { channels: 1, wide: true };
+        let samples = Samples { channels: 1, wide: true, fill: 0 };
         let mut out = [0; 4];
         raw(&[7, 255, 9, 255], shape, draw, &law, samples, &mut out).unwrap();
         assert_eq!(out.as_chunks::<2>().0, [7u16.to_ne_bytes(), 9u16.to_ne_bytes()]);
@@ -206,7 +230,7 @@ mod tests {
         assert_eq!(out.as_chunks::<2>().0, [300u16.to_ne_bytes(), 500u16.to_ne_bytes()]);
         let narrow = Samples { wide: false, ..samples };
         assert!(raw(&deep, shape, draw, &law, narrow, &mut out[..2]).is_err());
-        let colour = Samples { channels: 3, wide: false };
+        let colour = Samples { channels: 3, wide: false, fill: 0 };
         assert!(raw(&[0; 4], shape, draw, &law, colour, &mut [0; 6]).is_err());
     }
 }

@@ -3,10 +3,11 @@
 
 use super::crop::{Draw, Law, Region, Span, View};
 use super::deep_view::DeepMaker;
+use super::frame::{Fill, framed};
 use super::resize::{Resizer, reach};
 use super::values::{DeepValues, Values, mirror, write};
 use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, ppm, room};
-use crate::wire::image_head::Codec;
+use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind};
 
 /// How images are made.
@@ -22,9 +23,17 @@ pub struct Recipe {
     pub deep: Option<DeepValues>,
     /// Channels as planes (NCHW), not interleaved (NHWC).
     pub planes: bool,
+    /// The output value of red, green and blue in a margin.
+    pub fill: Vec<u8>,
+    /// The value of masks in a margin.
+    pub mask_fill: u16,
 }
 
 impl Recipe {
+    fn filled(&self) -> Fill<'_> {
+        Fill { pixel: &self.fill, planes: if self.planes { 3 } else { 1 } }
+    }
+
     /// Whether an image of this shape is copied unchanged.
     fn keeps_all(&self, view: &View, image: Shape) -> bool {
         let whole = |span: Span, old: u32, new: u32| {
@@ -63,6 +72,7 @@ pub struct Maker {
     source: Vec<u8>,
     made: Vec<u8>,
     deep: DeepMaker,
+    room: Vec<u8>,
 }
 
 impl Maker {
@@ -78,23 +88,40 @@ impl Maker {
     ) -> Result<(), Fault> {
         let head = head_within(bytes, most_pixels)?;
         let view = recipe.law.view_of(head.width, head.height, draw)?;
-        let Self { decoder, resizer, source, made, deep } = self;
+        let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
+        let mut margin = std::mem::take(&mut self.room);
+        let made = framed(&view, recipe.filled(), &mut margin, out, |out| {
+            self.decoded((bytes, &head), view, recipe, &rules, out)
+        });
+        self.room = margin;
+        made
+    }
+
+    /// Make the view of an encoded image without its margin.
+    fn decoded(
+        &mut self,
+        (bytes, head): (&[u8], &Head),
+        view: View,
+        recipe: &Recipe,
+        rules: &Rules,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let Self { decoder, resizer, source, made, deep, .. } = self;
         if head.deep
             && let Some(values) = &recipe.deep
         {
-            deep.decode(bytes, &head, source)?;
+            deep.decode(bytes, head, source)?;
             return deep.finish(&view, (values, recipe.planes), resizer, out);
         }
-        let shape = Shape::of(&head, Mode::Rgb);
-        let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
+        let shape = Shape::of(head, Mode::Rgb);
         if recipe.keeps_all(&view, shape) {
-            return decoder.decode(bytes, &head, &rules, out);
+            return decoder.decode(bytes, head, rules, out);
         }
-        if head.codec == Codec::Jpeg && !recipe.exact && !allow_damaged {
+        if head.codec == Codec::Jpeg && !recipe.exact && !rules.allow_damaged {
             let part = part_for(&view);
             let view = view_of_part(&view, part);
             let region = needed(&view);
-            let found = decoder.decode_region(bytes, &head, part, region, source)?;
+            let found = decoder.decode_region(bytes, head, part, region, source)?;
             let shape = Shape { width: found.width, height: found.height, channels: 3 };
             let pixels = source.get(..shape.bytes()?).unwrap_or_default();
             let view = view_within(&view, found);
@@ -106,7 +133,7 @@ impl Maker {
             return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
         }
         let pixels = room(source, shape.bytes()?)?;
-        decoder.decode(bytes, &head, &rules, pixels)?;
+        decoder.decode(bytes, head, rules, pixels)?;
         Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
     }
 
@@ -120,14 +147,16 @@ impl Maker {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let view = recipe.law.view_of(shape.width, shape.height, draw)?;
-        let Self { resizer, source, made, .. } = self;
-        if shape.channels == 3 {
-            return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
-        }
-        let rgb = Shape { channels: 3, ..shape };
-        let changed = room(source, rgb.bytes()?)?;
-        change_channels(pixels, shape.channels, 3, changed)?;
-        Pixels { pixels: changed, shape: rgb, view }.finish(recipe, resizer, made, out)
+        let Self { resizer, source, made, room: margin, .. } = self;
+        framed(&view, recipe.filled(), margin, out, |out| {
+            if shape.channels == 3 {
+                return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+            }
+            let rgb = Shape { channels: 3, ..shape };
+            let changed = room(source, rgb.bytes()?)?;
+            change_channels(pixels, shape.channels, 3, changed)?;
+            Pixels { pixels: changed, shape: rgb, view }.finish(recipe, resizer, made, out)
+        })
     }
 }
 

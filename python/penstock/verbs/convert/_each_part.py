@@ -1,6 +1,6 @@
-"""Writes the parts of a conversion on the machines of a cluster (`on=`).
+"""Writes the parts of a conversion, one after another here or side by side on the machines of a cluster (`on=`).
 
-The plan, the lock and the journal stay with the process that called `convert`. A worker gets a part, the tasks that
+On a cluster, the plan, the lock and the journal stay with the process that called `convert`. A worker gets a part, the tasks that
 read it, and the name that the plan gives it. It gives the file this name when it is complete, so that a part that is
 written twice, because a worker died, is never seen half written, and has the same bytes.
 """
@@ -42,8 +42,8 @@ class _StoreTask(NamedTuple):
     entry: Entry
 
 
-def write_on(
-    on: Machines,
+def write_parts(
+    on: Machines | None,
     jobs: Sequence[PartJob],
     reading: Reading,
     writing: Writing,
@@ -51,6 +51,10 @@ def write_on(
     finish: Callable[[OutputFile, Summary], None],
 ) -> None:
     """Write parts under their temporary names. `finish` is called with each one that is complete."""
+    if on is None:
+        for job in jobs:
+            finish(job.part, write_part(job, reading, writing, meter))
+        return
 
     def done(number: int, result: tuple[Summary, TextColumns | None]) -> None:
         finish(jobs[number].part, result[0])
@@ -60,16 +64,22 @@ def write_on(
     all_of(on.run(partial(_write, _there(writing)), tasks, _paths(jobs, reading)), done)
 
 
-def prove_on(on: Machines, jobs: Sequence[PartJob], reading: Reading, writing: Writing) -> None:
+def prove_parts(
+    on: Machines | None, jobs: Sequence[PartJob], reading: Reading, writing: Writing
+) -> None:
     """Compare the files with the values that were read."""
+    if on is None:
+        for job in jobs:
+            prove_part(job, reading, writing)
+        return
     tasks = [_Task(job, _alone(job, reading)) for job in jobs]
     all_of(on.run(partial(_prove, _there(writing)), tasks, _paths(jobs, reading)))
 
 
-def write_in_store_on(
-    on: Machines,
+def write_parts_in_store(
+    on: Machines | None,
     jobs: Sequence[PartJob],
-    entries: Sequence[Entry],
+    entry: Callable[[int], Entry],
     reading: Reading,
     writing: Writing,
     meter: Meter,
@@ -78,15 +88,22 @@ def write_in_store_on(
     prove: bool,
     overwrite: bool,
 ) -> None:
-    """Write parts into a store, under their final names. `finish` is called with each one that is complete."""
+    """Write parts into a store, under their final names. `entry` gives what the journal says of a part, and `finish` is
+    called with each one that is complete."""
+    if on is None:
+        whole = {"prove": prove, "overwrite": overwrite}
+        for job in jobs:
+            noted = entry(job.part.number)
+            finish(job.part, write_in_store(job, noted, reading, writing, meter, **whole))
+        return
 
     def done(number: int, result: tuple[Made, TextColumns | None]) -> None:
         finish(jobs[number].part, result[0])
         _count(jobs[number], reading, meter, result[1])
 
     tasks = [
-        _StoreTask(job, _alone(job, reading), entry._replace(has_begun=None))
-        for job, entry in zip(jobs, entries, strict=True)
+        _StoreTask(job, _alone(job, reading), entry(job.part.number)._replace(has_begun=None))
+        for job in jobs
     ]
     function = partial(_write_in_store, _there(writing), prove, overwrite)
     all_of(on.run(function, tasks, _paths(jobs, reading)), done)
