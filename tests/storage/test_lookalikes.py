@@ -82,7 +82,7 @@ def test_an_overlay_and_a_journal_are_not_opened_as_data(tmp_path: Path) -> None
     journal.write_text('{"version": 1}')
     with pytest.raises(ps.FormatError, match="the journal of an unfinished job") as no:
         ps.open(journal)
-    assert "penstock clean removes what is left of it" in str(no.value)
+    assert "penstock clean --remove removes what is left of it" in str(no.value)
 
 
 def test_their_hints_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def own_file(path: str) -> Look | None:
     if name.startswith(".penstock-") and name.endswith(".json"):
         return Look(
             "the journal of an unfinished job of penstock",
-            "repeat that command, which continues; penstock clean removes what is left of it",
+            "repeat that command, which continues; penstock clean --remove removes what is left of it",
         )
     return None
 
