@@ -240,7 +240,9 @@ def _joined(lists: Sequence[Names | None]) -> Names | None:
 
 def _names_in(dataset: Dataset, column: str, path: str) -> Names | None:
     if path not in dataset.class_names:
-        listed = _listed(dataset, column, path)
+        # It may be text in this dataset, and labels in another one.
+        is_plain = path == column and is_text(dataset.schema.field(column).type)
+        listed = None if is_plain else _listed(dataset, column, path)
         dataset.class_names[path] = _read(dataset, column, path) if listed is None else listed
     return dataset.class_names[path]
 
@@ -250,8 +252,6 @@ def _listed(dataset: Dataset, column: str, path: str) -> Names | None:
     files = dataset.files
     if dataset.options.schema is not None:
         return None  # a cast column has only the names of its batch
-    if path == column and is_text(dataset.schema.field(column).type):
-        return None  # text that another dataset stores as labels
     shards = range(len(dataset.paths))
     if files.types == "kept" and path == column and not files.is_added(column):
         kinds = (formats.by_name(files.format_name(shard)) for shard in shards)
