@@ -72,6 +72,8 @@ class FormatInfo:
     """Its records have a fixed order, so an overlay can add fields to them."""
     holds_images: bool = False
     """It stores images in its own way, so image columns are detected when data is converted."""
+    reads_images: bool = False
+    """Its writers read the images that they store, so `Format.check_images` is called if damage is skipped."""
     takes_views: bool = False
     """Its writers also accept batches of `lending.lent_schema`, to avoid copies, and write the same bytes."""
     lossless: bool = True
@@ -453,6 +455,11 @@ class Format(ABC):
             yield from several(start, length, chunk.first_record, chunk.num_records)
             end, num_records = start + length, chunk.first_record + chunk.num_records
         check_record(record, num_records)
+
+    def check_images(self, images: pa.Array, options: Any) -> None:
+        """Raise the FormatError of the first encoded image that a writer with these options cannot store because it is
+        damaged. `record` is its place in the array. See `FormatInfo.reads_images`."""
+        del images, options
 
     def advice(self, schema: pa.Schema) -> tuple[str, ...]:
         """Notes for users who convert to this format: what its usual readers do with such columns, and how to avoid it.

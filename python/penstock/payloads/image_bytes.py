@@ -13,6 +13,8 @@ from penstock.columns.null_slots import cleaned
 from penstock.columns.types import storage_of
 from penstock.errors import SchemaError
 
+PICTURE_HINT = 'open(..., damage="skip"), or penstock repair --decode leaves out the records whose pictures are damaged'
+
 
 def bytes_of(array: Any) -> pa.Array:
     """Return encoded images as one array of bytes. Text and numbers are refused.

@@ -230,7 +230,14 @@ def clip_by_value(
         >>> tf.clip_by_value([-1.0, 0.5, 3.0], 0, 1).numpy()
         array([0. , 0.5, 1. ], dtype=float32)
     """
-    return minimum(maximum(convert_to_tensor(t), clip_value_min), clip_value_max)
+    values = convert_to_tensor(t)
+    if values.dtype.kind == "f" and np.ndim(clip_value_min) == np.ndim(clip_value_max) == 0:
+        edges = [two(values, one)[1] for one in (clip_value_min, clip_value_max)]
+        if all(one.dtype == values.dtype for one in edges):
+            # The same as below, and several times as fast.
+            low, high = (one.view(np.ndarray) for one in edges)
+            return np.asarray(np.clip(values.view(np.ndarray), low, high)).view(Tensor)
+    return minimum(maximum(values, clip_value_min), clip_value_max)
 
 
 def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:

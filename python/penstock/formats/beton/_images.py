@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from penstock.columns.losses import Losses
 from penstock.columns.numbers import memoryviews
-from penstock.errors import PenstockError, SchemaError
+from penstock.errors import FormatError, LimitError, PenstockError, SchemaError
 from penstock.formats.beton._columns import Stored, binary_from, edges_of, picked
 from penstock.formats.beton._layout import IMAGE, JPEG_MODE, RAW_MODE, field_of
+from penstock.payloads.image_bytes import PICTURE_HINT
 
 if TYPE_CHECKING:
     from penstock.formats.beton.options import BetonOptions
@@ -71,7 +72,7 @@ class Images:
         """Encode images as JPEGs. A JPEG keeps its bytes if it is not too large and ffcv can decode its colours."""
         images = images if len(chosen) == len(images) else picked([images], chosen)
         row = _plain_jpegs(images)
-        is_kept = (row["width"] > 0) & (np.maximum(row["width"], row["height"]) <= self._most)
+        is_kept = _are_kept(row, self._most)
         if is_kept.all():
             return Stored(row, images)
         images = images.cast(pa.binary())
@@ -158,13 +159,35 @@ class Images:
         if isinstance(error, SchemaError) and error.field is not None:
             return error
         record = None if error.record is None else first + int(chosen[error.record])
-        return SchemaError(
+        made = SchemaError(
             f"the image cannot be stored: {error.message}",
             record=record,
             field=self._name,
             expected=error.expected,
             found=error.found,
         )
+        if isinstance(error, FormatError) and not isinstance(error, LimitError):
+            made.hint = PICTURE_HINT
+        return made
+
+
+def check_decoded(images: Any, options: BetonOptions) -> None:
+    """Raise the error of the first image that may be decoded to be stored, and is damaged."""
+    from penstock.payloads.damaged import first_damaged
+    from penstock.payloads.image_bytes import bytes_of
+
+    stored = bytes_of(images)
+    is_kept = np.zeros(len(stored), bool)
+    if options.image_mode == "jpg":
+        is_kept = _are_kept(_plain_jpegs(stored), options.max_side or _MOST_SIDE)
+    error = first_damaged(stored, np.flatnonzero(~is_kept))
+    if error is not None:
+        raise error
+
+
+def _are_kept(row: np.ndarray, most: int) -> np.ndarray:
+    """Return which images, whose rows `_plain_jpegs` returned, are stored as they are."""
+    return (row["width"] > 0) & (np.maximum(row["width"], row["height"]) <= most)
 
 
 def _is_too_wide(image: Any) -> bool:

@@ -92,6 +92,7 @@ class BetonFormat(Format):
         lossless=False,
         loses_dtypes=True,
         holds_images=True,
+        reads_images=True,
         holds_text=False,
     )
     read_options = BetonReadOptions
@@ -142,6 +143,11 @@ class BetonFormat(Format):
         from penstock.formats.beton.writer import BetonWriter
 
         return BetonWriter(sink, schema, options, threads)
+
+    def check_images(self, images: pa.Array, options: Any) -> None:
+        from penstock.formats.beton._images import check_decoded
+
+        check_decoded(images, options)
 
 
 def _is_descriptor(data: bytes) -> bool:

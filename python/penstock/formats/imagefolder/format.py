@@ -76,6 +76,7 @@ class ImageFolderFormat(Format):
         "imagefolder",
         ("/",),
         holds_images=True,
+        reads_images=True,
         whole_dictionaries=("*",),
         is_folder=True,
         loses_one=True,
@@ -116,6 +117,12 @@ class ImageFolderFormat(Format):
         if not isinstance(sink, FolderSink):
             raise UnsupportedError("only write and convert can create a folder of images")
         return ImageFolderWriter(sink, schema, options)
+
+    def check_images(self, images: pa.Array, options: Any) -> None:
+        from penstock.payloads.images import image_sizes
+
+        del options
+        image_sizes(images)  # files get their endings from the heads
 
 
 class ImageFolderReader(Reader):

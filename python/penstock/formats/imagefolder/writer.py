@@ -12,6 +12,7 @@ from penstock.columns.types import is_image
 from penstock.contract.format import Writer
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
+from penstock.payloads.image_bytes import PICTURE_HINT
 from penstock.storage.folder import FolderSink
 from penstock.storage.hidden import is_own
 from penstock.storage.image_names import is_image_name, is_table_name
@@ -134,8 +135,8 @@ class ImageFolderWriter(Writer):
         try:
             sizes = image_sizes(column)
         except (FormatError, UnsupportedError) as error:
-            record = first + (error.record or 0)
-            raise self._refused(error.message, record, IMAGE) from None
+            refused = self._refused(error.message, first + (error.record or 0), IMAGE)
+            raise refused.at(hint=PICTURE_HINT) from None
         codecs = sizes.field("codec").to_pylist()
         if None in codecs:
             raise self._refused("the record has no image", first + codecs.index(None), IMAGE)

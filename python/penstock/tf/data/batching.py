@@ -22,7 +22,7 @@ from penstock.tf.data.op import (
     with_shape,
 )
 from penstock.tf.data.sources import shapes_like
-from penstock.tf.data.stacking import num_rows, stack, stack_padded, unstack
+from penstock.tf.data.stacking import Stack, is_large, num_rows, stack, stack_padded, unstack
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import flatten, is_nested, map_structure, pack_sequence_as, packer
 from penstock.tf.shapes import RaggedTensorSpec, TensorShape, TensorSpec, TypeSpec
@@ -48,12 +48,37 @@ class Groups:
         return self
 
     def __next__(self) -> Any:
-        group = list(islice(self._values, self._size))
+        return self._joined(list(islice(self._values, self._size)))
+
+    def _joined(self, group: list[Any]) -> Any:
         if not group or (self._drops and len(group) < self._size):
             raise StopIteration
         columns = zip(*(flatten(each, lists=False) for each in group), strict=True)
         joined = [self._join(list(column), place) for place, column in enumerate(columns)]
         return pack_sequence_as(group[0], joined, lists=False)
+
+
+class Stacked(Groups):
+    """Groups that are stacked."""
+
+    def __init__(self, values: Iterator[Any], size: int, drops: bool) -> None:
+        super().__init__(values, size, drops, stack)
+
+    def __next__(self) -> Any:
+        first = next(self._values)
+        leaves = flatten(first, lists=False)
+        rest = islice(self._values, self._size - 1)
+        if not any(is_large(leaf, self._size) for leaf in leaves):
+            return self._joined([first, *rest])
+        stacks = [Stack(leaf, self._size, place) for place, leaf in enumerate(leaves)]
+        count = 1
+        for element in rest:
+            for each, leaf in zip(stacks, flatten(element, lists=False), strict=True):
+                each.add(leaf)
+            count += 1
+        if self._drops and count < self._size:
+            raise StopIteration
+        return pack_sequence_as(first, [each.stacked() for each in stacks], lists=False)
 
 
 class Batch(Op):
@@ -74,7 +99,7 @@ class Batch(Op):
                 batched=True,
                 is_varying=stream.is_varying,
             )
-        return Groups(elements(stream), self.size, self.drops, stack)
+        return Stacked(elements(stream), self.size, self.drops)
 
     def _blocks(self, blocks: Blocks) -> Iterator[AnyBlock]:
         size, waiting, count = self.size, list[Block](), 0
@@ -361,7 +386,7 @@ class Rebatch(Op):
         while True:
             size = self.sizes[turn % len(self.sizes)]
             turn += 1
-            group = next(Groups(rows, size, self.drops, stack), None)
+            group = next(Stacked(rows, size, self.drops), None)
             if group is None:
                 return
             yield group

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import DataLossError, InvalidArgumentError
 from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.tensor import Tensor
@@ -41,25 +42,70 @@ def stack(values: Sequence[Any], component: int = 0) -> Any:
 
 def _stack_dense(values: Sequence[Any], component: int) -> Tensor:
     first = values[0]
-    shape, dtype = _shape_of(first), first.dtype
-    made = np.empty((len(values), *shape), dtype)
+    made = np.empty((len(values), *_shape_of(first)), first.dtype)
     for place, value in enumerate(values):
-        if not isinstance(value, np.ndarray) or _shape_of(value) != shape:
-            raise InvalidArgumentError(
-                None,
-                None,
-                f"Cannot batch tensors with different shapes in component {component}. First element "
-                f"had shape {list(shape)} and element {place} had shape {list(np.shape(value))}.",
-            )
-        if value.dtype != dtype:
-            raise InvalidArgumentError(
-                None,
-                None,
-                f"Cannot batch tensors of different types in component {component}: {dtype} and {value.dtype}.",
-            )
-        # The dots keep NumPy from splitting the bytes of a value for an object array.
-        made[place, ...] = value
+        _put(made, place, value, component)
     return made.view(Tensor)
+
+
+def _put(made: np.ndarray[Any, Any], place: int, value: Any, component: int) -> None:
+    shape = _shape_of(made)[1:]
+    if not isinstance(value, np.ndarray) or _shape_of(value) != shape:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Cannot batch tensors with different shapes in component {component}. First element "
+            f"had shape {list(shape)} and element {place} had shape {list(np.shape(value))}.",
+        )
+    if value.dtype != made.dtype:
+        raise InvalidArgumentError(
+            None,
+            None,
+            f"Cannot batch tensors of different types in component {component}:"
+            f" {as_dtype(made.dtype)} and {value.dtype}.",
+        )
+    # The dots keep NumPy from splitting the bytes of a value for an object array.
+    made[place, ...] = value
+
+
+_LARGE, _MOST = 1 << 16, 1 << 30
+
+
+def is_large(value: Any, count: int) -> bool:
+    """Whether a leaf is copied into its batch of `count` at once. The next element can then take its memory, which is
+    faster than memory that the system has to clear. A batch of more than a GiB gets its memory when its size is known."""
+    return type(value) is Tensor and value.nbytes >= _LARGE and value.nbytes * count <= _MOST
+
+
+class Stack:
+    """Leaves of several elements, stacked one by one. An error is raised when all are there."""
+
+    def __init__(self, first: Any, count: int, component: int) -> None:
+        self._component, self._values, self._count = component, [first], 1
+        self._made: np.ndarray[Any, Any] | None = None
+        self._error: Exception | None = None
+        if is_large(first, count):
+            self._made, self._values = np.empty((count, *_shape_of(first)), first.dtype), []
+            self._made[0] = first
+
+    def add(self, value: Any) -> None:
+        """Stack the leaf of the next element."""
+        if self._made is None:
+            self._values.append(value)
+        elif self._error is None:
+            try:
+                _put(self._made, self._count, value, self._component)
+            except InvalidArgumentError as error:
+                self._error = error
+        self._count += 1
+
+    def stacked(self) -> Any:
+        """The same as `stack` of all leaves."""
+        if self._made is None:
+            return stack(self._values, self._component)
+        if self._error is not None:
+            raise self._error
+        return self._made[: self._count].view(Tensor)
 
 
 def _stack_sparse(values: Sequence[Any]) -> Any:

@@ -16,12 +16,11 @@ from penstock.columns.types import ImageType, is_image
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
-from penstock.payloads.image_bytes import bytes_of
+from penstock.payloads.image_bytes import PICTURE_HINT, bytes_of
 
 _LOOKED_AT = 16
 """The number of records read to find out whether a column of bytes holds images."""
 
-PICTURE_HINT = 'open(..., damage="skip"), or penstock repair --decode leaves out the records whose pictures are damaged'
 _MIXED = (
     "pictures of one channel with few values or 16 bits, as masks have, were encoded again, which changes their values; "
     "convert(..., masks=[{!r}]) keeps them"
@@ -42,12 +41,19 @@ class Pictures:
     max_side: int | None = None
     masks: tuple[str, ...] = ()
     """Those of the columns that hold masks, which are resized by the nearest pixel and become PNGs."""
+    check: Callable[[pa.Array], None] | None = attribute(default=None, repr=False, compare=False)
+    """Raises the error of a damaged image that the target format cannot store; None if it stores all."""
     found: dict[str, None] = attribute(default_factory=dict[str, None], repr=False, compare=False)
     """The notes so far."""
 
     @property
     def is_rewritten(self) -> bool:
         return not (self.codec is None and self.quality is None and self.max_side is None)
+
+    @property
+    def needs_intact(self) -> bool:
+        """Whether a conversion cannot store damaged images."""
+        return self.is_rewritten or self.check is not None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -94,7 +100,7 @@ class Pictures:
             if first == end and (made or todo):
                 continue
             try:
-                made.append(self.batch(batch.slice(first, end - first), threads))
+                made.append(self._intact_part(batch.slice(first, end - first), threads))
             except FormatError as error:
                 if error.record is None or isinstance(error, LimitError):
                     raise
@@ -102,6 +108,19 @@ class Pictures:
                 tell(bad, error)
                 todo += [(bad + 1, end), (first, bad)]
         return join(made)
+
+    def _intact_part(self, batch: pa.RecordBatch, threads: int | None) -> pa.RecordBatch:
+        check = self.check
+        if self.is_rewritten:
+            batch = self.batch(batch, threads)
+        if check is None:
+            return batch
+        for name in self.columns:
+            try:
+                check(batch.column(name))
+            except FormatError as error:
+                raise error.at(field=name) from None
+        return batch
 
     def _changed(self, name: str, column: pa.Array, threads: int | None) -> pa.Array:
         from penstock.payloads import images, masks  # imported here: only some conversions need it
@@ -218,8 +237,6 @@ def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | Non
 
 
 def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
-    from penstock.payloads.images import image_sizes
-
     types = {name: dataset.schema.field(name).type for name in columns}
     candidates = [name for name in columns if _is_bytes(types[name]) and not is_image(types[name])]
     first = _first_records(dataset, candidates) if candidates else None
@@ -228,10 +245,18 @@ def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
     found: list[str] = []
     for name in candidates:
         column = first.column(name).cast(pa.binary()).drop_null()
-        try:
-            image_sizes(column)
-        except (FormatError, LimitError, UnsupportedError):
-            continue
-        if len(column):
+        likely = sum(_is_image(column.slice(place, 1)) for place in range(len(column)))
+        # Some heads may be damaged.
+        if likely and likely >= len(column) / (2 if dataset.options.damage == "skip" else 1):
             found.append(name)
     return found
+
+
+def _is_image(column: pa.Array) -> bool:
+    from penstock.payloads.images import image_sizes
+
+    try:
+        image_sizes(column)
+    except (FormatError, LimitError, UnsupportedError):
+        return False
+    return True

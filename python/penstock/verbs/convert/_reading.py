@@ -164,6 +164,7 @@ class Reading(Records):
         threads: int | None,
         storage: Storage,
         *,
+        options: Any = None,
         masks: Sequence[str] = (),
         finds_text: bool = False,
         on: Machines | None = None,
@@ -177,7 +178,7 @@ class Reading(Records):
         pictures = pictures_of(
             dataset, wanted, *images, masks, target_holds_images=kind.info.holds_images
         )
-        skips = dataset.options.damage == "skip" and _are_changed(pictures)
+        skips, pictures = _skipping(dataset, kind, options, pictures)
         self._gives_changed = skips and choice.is_all
         schema = _written_schema(dataset.schema, wanted, rename, pictures, kind.info.holds_examples)
         looks = finds_text and kind.info.holds_text
@@ -328,6 +329,18 @@ def _delivered(
         return None
     change = None if pictures is None else partial(pictures.intact, threads=threads)
     return Delivered(dataset, columns, threads, change)
+
+
+def _skipping(
+    dataset: Dataset, kind: Format, options: Any, pictures: Pictures | None
+) -> tuple[bool, Pictures | None]:
+    """Whether records with damaged pictures are left out; and the pictures, with the check of a target format that reads
+    them."""
+    if pictures is None or dataset.options.damage != "skip":
+        return False, pictures
+    if kind.info.reads_images:
+        pictures = replace(pictures, check=partial(kind.check_images, options=options))
+    return pictures.needs_intact, pictures
 
 
 def _are_changed(pictures: Pictures | None) -> bool:

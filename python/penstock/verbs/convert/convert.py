@@ -288,7 +288,7 @@ def write_chosen(
         images = (how.images, asked)
         reading = Reading(
             dataset, how.columns, how.rename, choice, images, kind, how.threads, storage,
-            masks=how.masks, finds_text=how.finds_text, on=how.on,
+            options=options, masks=how.masks, finds_text=how.finds_text, on=how.on,
         )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
         writing = Writing(kind, options, written_options, how.index, how.threads)
