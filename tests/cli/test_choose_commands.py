@@ -220,3 +220,21 @@ def test_missing_folders_of_the_target_are_made(shards: Path, tmp_path: Path, co
     wrong = tmp_path / "none" / "out.arrow"
     assert run("convert", shards, wrong, "--columns", "nope").status == 2
     assert not wrong.parent.exists()
+
+
+def test_where_chooses_before_dedupe_sort_and_split(tmp_path: Path) -> None:
+    data, into = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
+    ps.write({"id": range(10), "of": [n % 3 for n in range(10)]}, data)
+    how = ("--into", into, "--overwrite", "--where")
+    assert run("dedupe", data, "--by", "of", *how, "id >= 4").status == 0
+    assert ids(into) == [4, 5, 6]
+    assert run("sort", data, "--by", "of", "--columns", "id", *how, "id >= 6").status == 0
+    assert ids(into) == [6, 9, 7, 8]
+    splits = ("split", data, "--into", tmp_path / "{split}.arrow", "--shares", "a=0.5,b=0.5")
+    assert run(*splits, "--where", "of != 0").status == 0
+    first, second = ids(tmp_path / "a.arrow"), ids(tmp_path / "b.arrow")
+    assert (len(first), len(second)) == (3, 3)
+    assert sorted(first + second) == [1, 2, 4, 5, 7, 8]
+    for words in (("dedupe", data), ("sort", data, "--by", "of")):
+        done = run(*words, *how, "no > 4")
+        assert (done.status, "there is no field 'no'; there are: id, of" in done.err) == (2, True)

@@ -230,3 +230,20 @@ def test_changed_values_are_reported_and_refused_on_request(tmp_path: Path) -> N
         assert refused.status == 1
         assert "float32 would round 0.1" in refused.err
         assert "leave out --exact" in refused.err
+
+
+def test_drop_writes_all_other_fields(tmp_path: Path) -> None:
+    data, into = tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"
+    ps.write({"id": [1, 2], "a": [3, 4], "b": [5, 6]}, data)
+    how = ("convert", data, into, "--overwrite", "--drop")
+    assert run(*how, "a").status == 0
+    assert ps.open(into).to_table().to_pydict() == {"id": [1, 2], "b": [5, 6]}
+    assert run(*how, "a,b", "--with", "c=a + b", "--rename", "c=sum").status == 0
+    assert ps.open(into).to_table().to_pydict() == {"id": [1, 2], "sum": [8, 10]}
+    for words, message in (
+        (("A",), "there is no field 'A'; there are: id, a, b"),
+        (("a", "--columns", "b"), "--columns and --drop exclude each other"),
+        (("a,b,id",), "--drop: no field would be left"),
+    ):
+        done = run(*how, *words)
+        assert (done.status, message in done.err) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -103,3 +104,56 @@ def test_repair_writes_the_intact_records(damaged: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize("where", [(), ("--in-place", "--into", "x")])
 def test_repair_needs_exactly_one_target(where: tuple[str, ...], damaged: Path) -> None:
     assert run("repair", damaged, *where).status == 2
+
+
+def test_the_advice_has_the_options_that_were_given(damaged: Path) -> None:
+    given = ("--format", "tfrecord", "--read", 'compression=""', "--limit", "record_bytes=1MiB")
+    done = run("verify", damaged, *given, "--decode")
+    words = """--format tfrecord --read 'compression=""' --limit record_bytes=1048576 --decode"""
+    advice = f"penstock repair {words} {damaged} --into repaired.tfrecord"
+    assert f"try: {advice}\n" in done.out
+    assert run(*shlex.split(advice)[1:-1], damaged.with_name("whole.tfrecord")).status == 0
+
+
+def test_the_advice_for_a_file_with_added_fields_keeps_them(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.tfrecord", tmp_path / "whole.tfrecord"
+    ps.write({"id": range(100)}, path)
+    ps.add_fields(path, {"more": range(100)})
+    with open(path, "r+b") as file:
+        file.seek(path.stat().st_size // 2 + 20)
+        file.write(b"??")
+    (advice,) = [line for line in run("verify", path).out.splitlines() if line.startswith("try: ")]
+    command = f"penstock convert {path} repaired.tfrecord --damage skip"
+    assert advice == f"try: {command} keeps the fields that are stored next to this file"
+    assert run("convert", path, whole, "--damage", "skip").status == 0
+    assert ps.open(whole).schema.names == ["id", "more"]
+    assert len(ps.open(whole)) == 99
+
+
+def test_damaged_pictures_are_counted_and_the_first_are_named(tmp_path: Path) -> None:
+    right = ps.encode_images([np.zeros((8, 8, 3), np.uint8)], codec="png")[0].as_py()
+    for name in ("a", "b"):
+        images = [right if n % 2 else right[:-20] for n in range(10)]
+        ps.write({"image": images}, tmp_path / f"{name}.tfrecord")
+    done = run("verify", "--decode", tmp_path)
+    assert "10 pictures in 2 files cannot be decoded; the first:" in done.out
+    assert done.out.count("the picture cannot be decoded") == 3
+    assert "and 7 more: findings, or --json, lists all" in done.out
+    assert len(run("verify", "--decode", "--json", tmp_path).document["findings"]) == 10
+    one = tmp_path / "a.tfrecord"
+    ps.add_fields(one, {"more": range(10)})
+    bake = f"penstock fields bake {one} --in-place"
+    repair = f"penstock repair --decode {one} --into repaired.tfrecord"
+    assert f"try: {bake}, then {repair}\n" in run("verify", "--decode", one).out
+
+
+def test_info_says_that_it_counts_damaged_records(damaged: Path) -> None:
+    def counted(command: str, *words: str) -> int:
+        return run(command, "--json", damaged, *words).document["num_records"]
+
+    found = run("info", "--json", damaged, "--damage", "skip").document
+    assert found["num_records"] > counted("stats", "--damage", "skip")
+    assert found["counts_damaged"] is True
+    shown = run("info", damaged, "--damage", "skip").out
+    assert "found without reading them; stats counts the undamaged ones" in shown
+    assert "without reading" not in run("info", damaged).out

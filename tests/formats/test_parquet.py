@@ -15,7 +15,7 @@ from columnar_cases import Broken, numbers, of_every_kind, opened, scan, take, w
 from columnar_corpus import cases, check_case, outcomes
 
 import penstock as ps
-from penstock.formats.parquet import format as parquet
+from penstock.formats.parquet import _dividing as dividing
 from penstock.formats.parquet.format import ParquetFormat
 
 PARQUET = ParquetFormat()
@@ -138,7 +138,7 @@ def test_no_columns_still_count_records(tmp_path: Path) -> None:
 def test_large_row_groups_are_read_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "CHUNK_RECORDS", 70)
+    monkeypatch.setattr(dividing, "CHUNK_RECORDS", 70)
     table = thousand()
     reader = opened(PARQUET, stored(tmp_path / "a", table, row_group_size=500))
     chunks = list(reader.chunks())
@@ -156,11 +156,12 @@ def test_large_row_groups_are_read_in_parts(
 def test_parts_of_a_row_group_are_decoded_once_by_several_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "CHUNK_RECORDS", 50)
+    monkeypatch.setattr(dividing, "CHUNK_RECORDS", 50)
     reader = opened(PARQUET, stored(tmp_path / "a", thousand()))
     made: list[int] = []
-    plain = reader._open  # type: ignore[attr-defined]
-    monkeypatch.setattr(reader, "_open", lambda: (made.append(1), plain())[1])
+    file = reader._file  # type: ignore[attr-defined]
+    plain = file.open
+    monkeypatch.setattr(file, "open", lambda: (made.append(1), plain())[1])
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda c: reader.decode(c, None, None), list(reader.chunks())))
     assert len(made) <= 4

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from PIL import Image
 from steps import Case, Cases, apart, rows
 
@@ -158,8 +159,8 @@ def classes_of_one_alone() -> Case:
 def other_order() -> Case:
     ps.write({"a": range(6)}, "a.arrow")
 
-    def loader(seed: int) -> ps.Loader:
-        return ps.Loader(ps.open("a.arrow"), 2, order=ps.Shuffled(seed=seed))
+    def loader(seed: int, epoch: int = 0) -> ps.Loader:
+        return ps.Loader(ps.open("a.arrow"), 2, order=ps.Shuffled(seed=seed), epoch=epoch)
 
     def numbers(loader: ps.Loader) -> list[int]:
         return [number for batch in loader for number in batch["a"].tolist()]
@@ -173,9 +174,17 @@ def other_order() -> Case:
         again = loader(1)
         again.load_state_dict(state)
         assert numbers(again) == wanted[2:]
-        assert numbers(loader(2)) == numbers(loader(2)) != wanted
+        whole = loader(2)
+        assert numbers(whole) != numbers(whole) == numbers(loader(2, epoch=1))
 
-    return Case(lambda: loader(2).load_state_dict(state), advised)
+    def fails() -> None:
+        with pytest.raises(ps.StateError, match=r"Loader\(..., epoch=1\)$"):
+            loader(2).load_state_dict({**state, "position": 0, "epoch": 1})
+        with pytest.raises(ps.StateError, match=r"Loader\(..., epoch=1\)$"):
+            loader(2).load_state_dict(state)
+        loader(2).load_state_dict(state)
+
+    return Case(fails, advised)
 
 
 def numbers_for_images() -> Case:
@@ -371,7 +380,9 @@ CASES: Cases = {
         classes_in_another_order,
         classes_of_one_alone,
     ),
-    "'make the loader as it was when the state was saved, or begin without a state'": other_order,
+    "f'make the loader as it was when the state was saved; or leave the state out and begin the next epoch with this one: Loader(..., epoch={epoch + bool(position)})'": (
+        other_order
+    ),
     "'name the column that holds them'": numbers_for_images,
     "'use columns= with the other fields'": odd_tensor,
     '"num_workers=0, because the loader has threads; or torchdata\'s StatefulDataLoader"': (

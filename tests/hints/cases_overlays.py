@@ -124,6 +124,32 @@ def the_other_file_is_changed() -> Case:
     return Case(change, others, TWICE)
 
 
+def an_overlay_is_opened_as_data() -> Case:
+    ps.write({"a": [1, 2]}, "a.tfrecord")
+    ps.add_fields("a.tfrecord", {"b": [3, 4]})
+    (overlay,) = Path(".a.tfrecord.penstock-fields").iterdir()
+
+    def advised() -> None:
+        assert rows("a.tfrecord") == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
+
+    hint = "open a.tfrecord, which shows these fields, too"
+    return Case(lambda: ps.open(overlay), advised, hint)
+
+
+def a_journal_is_opened_as_data() -> Case:
+    journal = Path(".penstock-convert-0123456789abcdef.json")
+    journal.write_text("{}")
+
+    def advised() -> None:
+        cli("clean . --remove --older-than 0")
+        assert not journal.exists()
+
+    hint = (
+        "repeat that command, which continues; penstock clean --remove removes what is left of it"
+    )
+    return Case(lambda: ps.open(journal), advised, hint)
+
+
 REMOVED = "penstock fields remove SOURCE rename-a; if bake_fields was interrupted, call it again; or open(..., overlays=False)"
 TWICE = "if a call was interrupted, penstock fields remove SOURCE a, then call again; otherwise change the files with it and those without it in separate calls"
 
@@ -132,6 +158,7 @@ CASES: Cases = {
         a_repair_would_lose_fields,
         a_repair_leaves_fields_out,
     ),
+    "own.hint": (an_overlay_is_opened_as_data, a_journal_is_opened_as_data),
     "'open(..., overlays=False); penstock fields list shows the overlays'": a_dropped_field_is_read,
     "f'penstock fields remove SOURCE {overlay.name}; if bake_fields was interrupted, call it again; or open(..., overlays=False)'": (
         a_change_of_one_file_is_removed,

@@ -16,8 +16,9 @@ import penstock as ps
 from penstock import _core
 from penstock.contract.format import Format
 from penstock.storage import MemoryStorage
-from penstock.storage.base import Source, SourceView
+from penstock.storage.base import Source
 from penstock.storage.hidden import is_own
+from penstock.storage.source_views import SourceView
 from penstock.verbs.write.write import write
 
 per_file_format = pytest.mark.parametrize("fmt", FILES, ids=lambda fmt: fmt.info.name)

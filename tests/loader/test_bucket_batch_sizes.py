@@ -291,5 +291,5 @@ def test_wrong_batch_sizes_say_what_to_write(
 
 def test_a_plan_and_a_loader_show_the_batch_sizes(sets: Any) -> None:
     loader = loader_of(sets)
-    assert "batches of each bucket's size" in repr(loader)
+    assert "batches of up to 10, " in repr(loader)
     assert "1 rank of 3 to 10 records" in str(ps.plan(loader))

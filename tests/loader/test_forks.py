@@ -22,8 +22,8 @@ import pytest
 import penstock as ps
 from loader.torturing import CONTAINERS, ended, ids_of, in_child, write
 from penstock import _core
-from penstock.storage.base import SourceView
 from penstock.storage.local import LocalSource, LocalStorage
+from penstock.storage.source_views import SourceView
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),

@@ -307,3 +307,22 @@ def test_no_records_make_no_batches(tmp_path: Path) -> None:
     assert batches_of(loader) == []
     assert (len(loader), loader.epoch) == (0, 1)
     assert batches_of(loaded(loader.source.datasets[0], loader.state_dict(), 4, order=ORDER)) == []
+
+
+def test_data_that_grew_begins_with_the_epoch_that_the_error_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.tfrecord"
+    ps.write({"id": range(10)}, path)
+    first = ps.Loader(ps.open(path), 4, order=ps.Shuffled(1))
+    next(iter(first))
+    ps.append({"id": range(10, 15)}, path)
+    order = ps.Shuffled(1)
+    with pytest.raises(ps.StateError, match="number of records") as caught:
+        ps.Loader(ps.open(path), 4, order=order).load_state_dict(first.state_dict())
+    assert caught.value.hint and caught.value.hint.endswith("Loader(..., epoch=1)")
+    grown = ps.Loader(ps.open(path), 4, order=order, epoch=1)
+    found = [number for batch in grown for number in batch["id"].tolist()]
+    assert found == order.take(15, 1, 0, 15).tolist()
+    fewer = ps.Loader(ps.open(path).subset([1, 2]), 4)
+    with pytest.raises(ps.StateError, match="number of records") as caught:
+        fewer.load_state_dict(grown.state_dict())  # at the beginning of epoch 2
+    assert caught.value.hint and caught.value.hint.endswith("Loader(..., epoch=2)")

@@ -273,6 +273,18 @@ def test_large_records_are_indexed_by_their_headers(store: Counted, tmp_path: Pa
     assert store.open("a.tfrecord")[2]["blob"] == data["blob"][2]
 
 
+@pytest.mark.parametrize("ending", ["tfrecord", "tar", "tfrecord.gz"])
+def test_verify_reads_every_byte_once(ending: str, store: Counted) -> None:
+    url = store.url(f"x.{ending}")
+    rng = np.random.default_rng(0)
+    rows = {"id": range(200), "blob": [rng.bytes(100_000) for _ in range(200)]}
+    ps.write(rows, url, storage_options=store.options)
+    found: list[ps.Report] = []
+    store.requests(lambda: found.append(ps.verify(url, storage_options=store.options)))
+    assert found[0].num_records == 200
+    assert sum(one.sent for one in store.proxy.requests()) < 1.01 * found[0].num_bytes + (64 << 10)
+
+
 def test_small_records_are_indexed_by_reading_all_bytes(store: Counted, tmp_path: Path) -> None:
     data = {"id": range(50), "blob": [bytes([n]) * 20_000 for n in range(50)]}
     ps.write(data, store.url("x.tfrecord"), index=False, storage_options=store.options)

@@ -70,6 +70,21 @@ def test_an_index_is_not_opened_as_data(tmp_path: Path) -> None:
         ps.open(tmp_path / ".a.tfrecord.penstock")
 
 
+def test_an_overlay_and_a_journal_are_not_opened_as_data(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ps.write({"a": [1]}, path)
+    ps.add_fields(path, {"b": [2]})
+    (overlay,) = (tmp_path / ".a.parquet.penstock-fields").iterdir()
+    with pytest.raises(ps.FormatError, match="the fields 'b', which belong to the data file") as no:
+        ps.open(overlay)
+    assert no.value.hint == f"open {path}, which shows these fields, too"
+    journal = tmp_path / ".penstock-convert-0123456789abcdef.json"
+    journal.write_text('{"version": 1}')
+    with pytest.raises(ps.FormatError, match="the journal of an unfinished job") as no:
+        ps.open(journal)
+    assert "penstock clean --remove removes what is left of it" in str(no.value)
+
+
 def test_their_hints_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names = {

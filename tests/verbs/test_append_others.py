@@ -17,9 +17,9 @@ from appending import NAMES, NEW, OLD, ids, in_parallel, names_in
 from frames import frame
 from penstock import _core
 from penstock.storage import append_journal as journal
-from penstock.storage.base import FrontPart
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import Calls
+from penstock.storage.source_views import FrontPart
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -21,7 +21,7 @@ from penstock.cli.options import (
     where_option,
 )
 from penstock.cli.stores import target_storage_option
-from penstock.cli.writing import datasets_of, source_of
+from penstock.cli.writing import all_but, datasets_of, source_of
 
 
 @click.command(
@@ -32,6 +32,7 @@ Examples:
   penstock convert 'train-*.tfrecord' train.tfrecord.gz --num-shards 16
   penstock convert train.parquet train.tfrecord --columns image,label --prove
   penstock convert 'train-*.tfrecord' parquet/ --to parquet --option level=9
+  penstock convert train.parquet smaller.parquet --drop debug,thumbnail
   penstock convert train.parquet some.arrow --where 'label >= 3' --sample 0.1
   penstock convert train.arrow val.arrow --sample 0.1
   penstock convert train.arrow rest.arrow --sample-rest 0.1
@@ -44,6 +45,7 @@ Examples:
 @click.argument("target", type=click.Path())
 @click.option("--to", help="Format to write. [default: from the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
+@click.option("--drop", type=NAMES, metavar="NAME,…", help="Write all fields but these.")
 @click.option(
     "--key", metavar="NAME", help="In tars: the field whose values are the records' keys."
 )
@@ -100,6 +102,7 @@ def command(
     target: str,
     to: str | None,
     rename: list[str] | None,
+    drop: list[str] | None,
     more: tuple[str, ...],
     sample: str | None,
     sample_rest: str | None,
@@ -125,6 +128,8 @@ def command(
     words = ("images", "masks", "image_mode", "max_side", "jpeg_quality")
     image_options = {word: options.pop(word) for word in words}
     data = source_of(source, options)
+    if drop is not None:
+        columns = all_but(drop, columns, data, options.get("storage_options"))
     renamed = pairs_of(rename or [], "--rename")
     pairs: dict[str, Any] = {**options, "columns": columns, "rename": renamed}
     pairs |= {"sample": _sample(sample), "sample_rest": _sample(sample_rest)}

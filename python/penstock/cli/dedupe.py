@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from penstock.cli import output
-from penstock.cli.options import NAMES, json_option, misuse, source_argument
+from penstock.cli.options import NAMES, json_option, misuse, source_argument, where_option
 from penstock.cli.writing import datasets_of, into_option, source_of, writing, written_as
 
 
@@ -16,11 +16,12 @@ from penstock.cli.writing import datasets_of, into_option, source_of, writing, w
     epilog="""\b
 Examples:
   penstock dedupe 'train-*.tfrecord' --into unique.tfrecord
-  penstock dedupe crawl.parquet --by url --into unique.parquet
+  penstock dedupe crawl.parquet --by url --where 'text is not null' --into unique.parquet
   penstock dedupe 'train-*.tfrecord' --by image --into unique.tfrecord --num-shards 8
 """,
 )
 @source_argument
+@where_option
 @into_option
 @click.option(
     "--by",
@@ -37,7 +38,7 @@ def command(
     import penstock as ps
 
     columns = options.pop("columns")  # the others may decide, too
-    data = source_of(source, options)
+    data = source_of(source, options, options.pop("where"))
     pairs = written_as(options)
     with output.progress("dedupe") as progress, misuse(named=(*(by or ()), *(columns or ()))):
         made = ps.dedupe(data, by, into=into, columns=columns, progress=progress, **pairs)

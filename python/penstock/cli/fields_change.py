@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_CALL = re.compile(r"(len|cast|startswith|contains|matches)\(")
+_CALL = re.compile(
+    r"(if|coalesce|len|startswith|endswith|contains|matches|lower|upper|trim|replace|abs|round|cast|try_cast|lookup)\("
+)
 """The beginning of an expression in the language of conditions."""
 
 _source = click.argument("source", type=click.Path(), metavar="SOURCE")

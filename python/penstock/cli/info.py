@@ -46,6 +46,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
     return {
         "num_files": len(found.shards),
         "num_records": found.num_records,
+        "counts_damaged": found.counts_damaged,
         "num_bytes": found.num_bytes,
         "record_bytes": spread_document(found.record_bytes),
         "types": found.types,

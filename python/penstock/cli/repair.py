@@ -11,6 +11,7 @@ from penstock.cli.on import on_option
 from penstock.cli.options import (
     json_option,
     misuse,
+    of_format,
     one_or_many,
     reading,
     source_argument,
@@ -53,7 +54,7 @@ Examples:
     default=True,
     help="Refuse files next to which fields are stored, or repair them without these fields. [default: refuse]",
 )
-@reading("format", "limits", "threads")
+@reading("format", "read", "limits", "threads")
 @on_option
 @target_storage_option
 @json_option
@@ -65,6 +66,7 @@ def command(
     salvage: bool,
     no_payloads: bool,
     decode: bool,
+    read: tuple[str, ...],
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -79,7 +81,7 @@ def command(
     if (into is None) == (not in_place):
         raise click.UsageError("give either --into or --in-place")
     target: dict[str, Any] = {"in_place": True} if in_place else {"into": into}
-    with output.progress("repair") as progress, misuse():
+    with output.progress("repair") as progress, misuse(has_read=bool(read)):
         report = ps.repair(
             one_or_many(source),
             **target,
@@ -89,6 +91,7 @@ def command(
             decode=decode,
             progress=progress,
             **options,
+            **of_format(read, "--read", ps.repair),
         )
     if as_json:
         output.emit(report.to_dict())

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from penstock.cli import output
-from penstock.cli.options import NAMES, json_option, misuse, source_argument
+from penstock.cli.options import NAMES, json_option, misuse, source_argument, where_option
 from penstock.cli.writing import datasets_of, into_option, source_of, writing, written_as
 
 
@@ -17,10 +17,11 @@ from penstock.cli.writing import datasets_of, into_option, source_of, writing, w
 Examples:
   penstock sort 'train-*.tfrecord' --by id --into sorted.tfrecord
   penstock sort steps.parquet --by episode,step --into sorted.parquet --num-shards 4
-  penstock sort train.arrow --by score --descending --into best-first.arrow
+  penstock sort train.arrow --by score --descending --where 'score is not null' --into best-first.arrow
 """,
 )
 @source_argument
+@where_option
 @into_option
 @click.option(
     "--by",
@@ -42,7 +43,7 @@ def command(
     import penstock as ps
 
     columns = options.pop("columns")  # the others may decide, too
-    data = source_of(source, options)
+    data = source_of(source, options, options.pop("where"))
     pairs = written_as(options)
     with output.progress("sort") as progress, misuse(named=(*by, *(columns or ()))):
         made = ps.sort(data, by, into=into, columns=columns, progress=progress, **pairs)

@@ -9,7 +9,7 @@ import click
 
 from penstock import describe
 from penstock.cli import output
-from penstock.cli.options import NAMES, json_option, misuse, pairs_of, source_argument
+from penstock.cli.options import NAMES, json_option, misuse, pairs_of, source_argument, where_option
 from penstock.cli.writing import datasets_of, source_of, writing, written_as
 
 if TYPE_CHECKING:
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 Examples:
   penstock split data.tfrecord --into 'out/{split}.tfrecord' --shares train=0.9,val=0.1
   penstock split 'in-*.tfrecord' --into 'out/{split}-{shard}.tfrecord' --num-shards 8
-  penstock split users.parquet --into '{split}.parquet' --by user
+  penstock split users.parquet --into '{split}.parquet' --by user --where 'user is not null'
   penstock split images.tar --into '{split}.tar' --stratify cls --shares train=0.7,test=0.3
 """,
 )
 @source_argument
+@where_option
 @click.option(
     "--into",
     required=True,
@@ -80,7 +81,7 @@ def command(
 
     parts = _parts_of(shares)
     columns = options.pop("columns")  # the others may decide, too
-    data = source_of(source, options)
+    data = source_of(source, options, options.pop("where"))
     pairs = written_as(options)
     with (
         output.progress("split") as progress,

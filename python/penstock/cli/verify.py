@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -81,16 +82,11 @@ def command(
         output.emit(report.to_dict())
     else:
         output.show(report)
-        files = sorted({_shard_of(f, report.paths) for f in report.findings if _is_repairable(f)})
         # Without a readable record, repair would write empty files.
-        if files and report.num_records:
-            path = files[0]
-            ending = path.rsplit("/", 1)[-1].partition(".")[2]
-            into = f"repaired.{ending}" if ending and len(files) == 1 else "repaired/"
-            name = path if len(files) == 1 else "FILE..."
-            has_pictures = any(finding.kind == "picture" for finding in report.findings)
-            how = ["--decode"] if has_pictures else []
-            advice = errors.command("penstock", "repair", *how, name, "--into", into)
+        damaged = [finding for finding in report.findings if _is_repairable(finding)]
+        if damaged and report.num_records:
+            reads = _given(format, read, limits)
+            advice = _advice(report, damaged, reads, decode, storage_options)
             click.echo(f"\ntry: {describe.escape(advice)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
@@ -105,3 +101,59 @@ def _shard_of(finding: ps.Finding, paths: Sequence[str]) -> str:
     """Return the path that was read: the finding's file, or the folder that contains the file."""
     inside = (path for path in paths if finding.file.startswith(path.rstrip("/") + "/"))
     return finding.file if finding.file in paths else next(inside, finding.file)
+
+
+def _given(format: str | None, read: Sequence[str], limits: dict[str, int] | None) -> list[str]:
+    """The reading options, for the next command."""
+    words = [] if format is None else ["--format", format]
+    for word in read:
+        words += ["--read", word]
+    for name, size in (limits or {}).items():
+        words += ["--limit", f"{name}={size}"]
+    return words
+
+
+def _advice(
+    report: ps.Report,
+    damaged: Sequence[ps.Finding],
+    reads: Sequence[str],
+    decode: bool,
+    storage_options: dict[str, str] | None,
+) -> str:
+    """The command that saves the intact records."""
+    files = sorted({_shard_of(finding, report.paths) for finding in damaged})
+    has_pictures = any(finding.kind == "picture" for finding in damaged)
+    how = [*reads, "--decode"] if decode or has_pictures else list(reads)
+    with_fields = _with_fields(files, storage_options)
+    if with_fields is None:
+        return _repair(files, how)
+    if all(finding.kind == "picture" for finding in damaged):
+        # A conversion would keep the damaged pictures.
+        bake = errors.command("penstock", "fields", "bake", with_fields, "--in-place")
+        return f"{bake}, then {_repair([with_fields], how)}"
+    # A repair would lose the fields.
+    words = (*reads, with_fields, f"repaired.{_ending(with_fields)}", "--damage", "skip")
+    again = errors.command("penstock", "convert", *words)
+    return f"{again} keeps the fields that are stored next to this file"
+
+
+def _repair(files: Sequence[str], how: Sequence[str]) -> str:
+    if len(files) > 1:
+        return errors.command("penstock", "repair", *how, "FILE...", "--into", "repaired/")
+    into = "repaired." + _ending(files[0]) if _ending(files[0]) else "repaired/"
+    return errors.command("penstock", "repair", *how, files[0], "--into", into)
+
+
+def _ending(path: str) -> str:
+    return path.rsplit("/", 1)[-1].partition(".")[2]
+
+
+def _with_fields(files: Sequence[str], storage_options: dict[str, str] | None) -> str | None:
+    """The first of the files next to which fields are stored."""
+    import penstock as ps
+
+    for file in files:
+        with suppress(ps.PenstockError, OSError):
+            if ps.overlays(file, storage_options=storage_options):
+                return file
+    return None

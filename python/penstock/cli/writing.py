@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 import click
 
 import penstock as ps
-from penstock.cli.options import OF_RECORDS, one_or_many, opened, reading, values_of
+from penstock.cli.options import (
+    OF_RECORDS,
+    filtered,
+    misuse,
+    one_or_many,
+    opened,
+    reading,
+    values_of,
+)
 from penstock.cli.stores import target_storage_option
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -77,23 +85,43 @@ def writing(*, shard_bytes: bool = True) -> Callable[[Function], Function]:
     return add
 
 
-def source_of(source: Sequence[str], options: dict[str, Any]) -> Any:
-    """Remove the reading options from `options`, and return the source: a Dataset opened with them, or a path.
+def source_of(source: Sequence[str], options: dict[str, Any], where: str | None = None) -> Any:
+    """Remove the reading options from `options`, and return the source: a Dataset opened with them, or a path. With
+    `where`, it is a Dataset of the records for which this condition is true.
 
     A path is returned if there are no reading options, and `options` keep those of its store. Payloads can then be
     copied from TFRecord to TFRecord unparsed.
     A command keeps the options that it passes to the API itself out of `options`.
     """
     reads = {word: options.pop(word, default) for word, default in READING_DEFAULTS.items()}
-    if reads == READING_DEFAULTS:
+    if reads == READING_DEFAULTS and where is None:
         return one_or_many(source)
     reads["storage_options"] = options.pop("storage_options", None)
-    return opened(source, **reads)
+    return filtered(opened(source, **reads), where)
 
 
 def datasets_of(source: Any) -> tuple[ps.Dataset, ...]:
     """The dataset that `source_of` has opened, whose skipped regions are reported; empty if it returned a path."""
     return (source,) if isinstance(source, ps.Dataset) else ()
+
+
+def all_but(
+    names: Sequence[str],
+    columns: Sequence[str] | None,
+    source: Any,
+    storage_options: dict[str, str] | None,
+) -> list[str]:
+    """The fields of a source, as `source_of` returns it, without these. `columns` must not be given, too."""
+    if columns is not None:
+        raise click.UsageError("--columns and --drop exclude each other")
+    named: dict[str, Any] = {"storage_options": storage_options} if storage_options else {}
+    ds = source if isinstance(source, ps.Dataset) else ps.open(source, **named)
+    with misuse(named=names):
+        ds.select(names)  # refuses unknown names
+    kept = [name for name in ds.schema.names if name not in names]
+    if not kept:
+        raise click.UsageError("--drop: no field would be left")
+    return kept
 
 
 def written_as(options: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,8 @@ comparison = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) sum
 sum        = product { ( "+" | "-" ) product }
 product    = value { ( "*" | "/" | "%" ) value }
 value      = literal | field | call | "(" condition ")"
-call       = "len(" sum ")" | "cast(" sum "," type ")" | "lookup(" sum "," table ")"
-           | ( "startswith" | "contains" | "matches" ) "(" sum "," literal ")"
+call       = function "(" argument { "," argument } { "," ( literal | table ) } ")"
+argument   = condition | literal
 field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anything but ` "`"
 literal    = a JSON number, string, true, false or null        list = a JSON array of literals
 table      = list | a JSON object of literals
@@ -28,7 +28,7 @@ from typing import Any
 
 import pyarrow as pa
 
-MOST_NESTED = 100
+MOST_NESTED = 64
 """The most levels of parentheses, calls and `not`, so that Python's stack does not overflow."""
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
@@ -37,13 +37,23 @@ _QUOTED = re.compile(r"`([^`]+)`")
 _BLANKS = re.compile(r"\s*")
 _COMPARISON = re.compile("|".join(COMPARISONS))
 _CALLS = {
-    # name: a description of the second argument; None for functions of one argument
-    "len": None,
-    "startswith": "a text",
-    "contains": "a value",
-    "matches": "a regular expression",
-    "cast": "the name of a type",
-    "lookup": "a table",
+    # name: how many values it takes, and what the literals after them are
+    "if": (3, ()),
+    "coalesce": (None, ()),  # any number
+    "len": (1, ()),
+    "startswith": (1, ("a text",)),
+    "endswith": (1, ("a text",)),
+    "contains": (1, ("a value",)),
+    "matches": (1, ("a regular expression",)),
+    "lower": (1, ()),
+    "upper": (1, ()),
+    "trim": (1, ()),
+    "replace": (1, ("a text", "a text")),
+    "abs": (1, ()),
+    "round": (1, ()),
+    "cast": (1, ("the name of a type",)),
+    "try_cast": (1, ("the name of a type",)),
+    "lookup": (1, ("a table",)),
 }
 
 
@@ -88,11 +98,11 @@ class IsIn:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function of a value; `argument` is its second argument: a literal, or a list or dict for lookup."""
+    """A function of values. `literals` are the arguments that follow them, for lookup a list or dict."""
 
     function: str
-    operand: Node
-    argument: Any = None
+    operands: tuple[Node, ...]
+    literals: tuple[Any, ...] = ()
 
 
 Node = Field | Literal | Operation | Not | IsNull | IsIn | Call
@@ -123,8 +133,10 @@ def fields_of(node: Node) -> list[str]:
     if isinstance(node, Literal):
         return []
     if isinstance(node, Operation):
-        return list(dict.fromkeys(fields_of(node.left) + fields_of(node.right)))
-    return fields_of(node.operand)
+        inner = (node.left, node.right)
+    else:
+        inner = node.operands if isinstance(node, Call) else (node.operand,)
+    return list(dict.fromkeys(name for one in inner for name in fields_of(one)))
 
 
 class _Parser:
@@ -181,7 +193,8 @@ class _Parser:
             return Not(found) if negated else found
         if negated:
             raise self.error("`in`, as in `label not in [1, 2]`")
-        if isinstance(left, Literal) and not isinstance(left.value, bool):
+        is_argument = self._text.startswith((",", ")"), self._at)
+        if isinstance(left, Literal) and not isinstance(left.value, bool) and not is_argument:
             raise self.error("a comparison, such as label >= 3 or score is not null")
         return left
 
@@ -222,18 +235,22 @@ class _Parser:
             raise self.error(f"one of the functions {', '.join(_CALLS)}")
         self._move_to(self._at + len(name))
         self._expect("(")
-        operand, argument = self._nested(self._sum), None
-        takes = _CALLS[name]
-        if takes is not None:
+        count, kinds = _CALLS[name]
+        operands = [self._nested(self.condition)]
+        while len(operands) < count if count else self._text.startswith(",", self._at):
+            self._expect(",")
+            operands.append(self._nested(self.condition))
+        literals: list[Any] = []
+        for kind in kinds:
             self._expect(",")
             begun = self._at
-            argument = self._table() if name == "lookup" else self._literal()
-            if name not in ("contains", "lookup") and not isinstance(argument, str):
+            literals.append(self._table() if kind == "a table" else self._literal())
+            if kind not in ("a value", "a table") and not isinstance(literals[-1], str):
                 self._at = begun
-                raise self.error(f"{takes} in quotes")
-            _check_argument(name, argument)
+                raise self.error(f"{kind} in quotes")
+            _check_literal(kind, literals[-1])
         self._expect(")")
-        return Call(name, operand, argument)
+        return Call(name, tuple(operands), tuple(literals))
 
     def _literal(self) -> Any:
         value = self._json()
@@ -329,17 +346,17 @@ def _no_constant(name: str) -> Any:
 _JSON = json.JSONDecoder(parse_constant=_no_constant)
 
 
-def _check_argument(function: str, argument: Any) -> None:
+def _check_literal(kind: str, literal: Any) -> None:
     """Raise ValueError for an invalid regular expression or type."""
-    if function == "matches":
+    if kind == "a regular expression":
         from pyarrow import compute  # the import costs 20 ms, and is rarely needed
 
         try:
-            compute.match_substring_regex(pa.array([""]), argument)
+            compute.match_substring_regex(pa.array([""]), literal)
         except pa.ArrowInvalid as error:
-            raise ValueError(f"{argument!r} is not a regular expression: {error}") from None
-    if function == "cast":
-        type_of(argument)
+            raise ValueError(f"{literal!r} is not a regular expression: {error}") from None
+    if kind == "the name of a type":
+        type_of(literal)
 
 
 def type_of(name: str) -> pa.DataType:

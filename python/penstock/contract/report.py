@@ -58,6 +58,7 @@ class Finding:
 
 
 _MOST_FINDINGS = 50
+_MOST_PICTURES = 3
 _DONE = {"verify": "intact", "repair": "kept"}
 
 
@@ -100,11 +101,16 @@ class Report(Printed):
         from rich.text import Text
 
         parts: list[Any] = [self._verdict()]
-        for finding in self.findings[:_MOST_FINDINGS]:
-            parts += ["", *_finding(finding)]
-        if len(self.findings) > _MOST_FINDINGS:
-            left = describe.count(len(self.findings) - _MOST_FINDINGS)
-            parts += ["", Text(f"and {left} more: findings, or --json, lists all", style="dim")]
+        pictures = [finding for finding in self.findings if finding.kind == "picture"]
+        others = [finding for finding in self.findings if finding.kind != "picture"]
+        for group, most in ((others, _MOST_FINDINGS), (pictures, _MOST_PICTURES)):
+            if group is pictures and len(pictures) > most:
+                parts += ["", _count_of_pictures(pictures)]
+            for finding in group[:most]:
+                parts += ["", *_finding(finding)]
+            if len(group) > most:
+                left = describe.count(len(group) - most)
+                parts += ["", Text(f"and {left} more: findings, or --json, lists all", style="dim")]
         if self.verb == "repair":
             parts += ["", *(Text(f"wrote {describe.escape(path)}") for path in self.paths)]
         return parts
@@ -130,6 +136,16 @@ class Report(Printed):
     def _summary(self) -> str:
         findings = f"{len(self.findings)} findings, " if self.findings else ""
         return f"{'ok' if self.ok else 'not ok'}, {findings}{describe.records(self.num_records)} {_DONE[self.verb]}"
+
+
+def _count_of_pictures(findings: list[Finding]) -> Any:
+    from rich.text import Text
+
+    files = len({finding.file for finding in findings})
+    place = "1 file" if files == 1 else f"{describe.count(files)} files"
+    return Text(
+        f"{describe.count(len(findings))} pictures in {place} cannot be decoded; the first:"
+    )
 
 
 def _finding(finding: Finding) -> list[Any]:

@@ -21,7 +21,7 @@ from penstock.formats.parquet.format import ParquetFormat
 from penstock.formats.tfrecord.format import TFRecordFormat
 from penstock.storage.base import Source
 from penstock.storage.folder import Folder
-from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like
+from penstock.storage.lookalikes import LOOK_BYTES, has_foreign_checksums, looks_like, own_file
 
 _FIRST: tuple[Format, ...] = (TFRecordFormat(), ParquetFormat(), ArrowFormat())
 # Imported only if a file has none of the first three formats, because most programs use only these.
@@ -216,6 +216,10 @@ def of(source: Source) -> Format:
     """Return the format of a file, detected from its content, or of a folder. Raise FormatError if none matches."""
     if isinstance(source, Folder):
         return next(fmt for fmt in _formats() if fmt.info.is_folder)
+
+    if own := own_file(source.path):
+        message = f"the file is not data: it is {own.what}"
+        raise FormatError(message, file=source.path, hint=own.hint)
 
     def tail() -> bytes:
         return source.read(max(0, source.size - HEAD_BYTES), HEAD_BYTES).to_bytes()

@@ -123,8 +123,6 @@ class BucketSequence(RecordSequence):
 
     def __init__(self, order: Order, records: Records, buckets: Buckets, plan: EpochPlan) -> None:
         super().__init__(order, records)
-        self.num_records = self.length
-        """The number of records in an epoch of the order."""
         selects = isinstance(order, (Balanced, Mixture, Weighted))
         self.has_each_once = self.num_records == len(records) and not selects
         self.buckets = buckets
@@ -209,6 +207,9 @@ class BucketSequence(RecordSequence):
     def mask(self, plan: EpochPlan, part: BatchPart, epoch: int) -> np.ndarray | None:
         return None if plan.uneven != "pad" else plan.mask(self._share(part, epoch)[2])
 
+    def longest(self) -> dict[str, tuple[int, ...]]:
+        return self.buckets.pad_to(-1)
+
     def pad_to(self, part: BatchPart, epoch: int) -> dict[str, tuple[int, ...]]:
         return self.buckets.pad_to(self._share(part, epoch)[0])
 
@@ -273,12 +274,12 @@ class BucketSequence(RecordSequence):
                 done[bucket] = min(mine.max() + self.plans[bucket].step_records, total)
         return done.tolist()
 
-    def resume(self, epoch: int, counts: Any) -> int:
-        """Resume an epoch after `counts` records of each bucket, and return the position there.
+    def state(self, epoch: int, position: int) -> dict[str, Any]:
+        counts = self.counts(epoch, position)
+        return {"position": sum(counts), "buckets": counts}
 
-        Raises:
-            StateError: `counts` is not from a loader with the same buckets.
-        """
+    def resume(self, epoch: int, state: Mapping[str, Any]) -> int:
+        counts: Any = state.get("buckets")
         totals = self.totals(epoch).tolist()
         is_list = isinstance(counts, list) and len(counts) == len(totals)
         if not is_list or any(
@@ -296,25 +297,33 @@ class BucketSequence(RecordSequence):
         return (self._steps - left) * self._plan.step_records
 
     def restart(self) -> None:
-        """Undo `resume`: all epochs start at their beginning again."""
         with self._lock:
             if self._resumed is not None:
                 self._schedules.pop(self._resumed[0], None)
                 self._resumed = None
 
 
-def buckets_of(
-    sizes: BucketSizes, records: Records, decode: Mapping[str, Any] | None, *, truncate: bool
-) -> Buckets:
-    """Read the lengths of the lists that `buckets=` names.
+def sequence_of(
+    order: Order,
+    records: Records,
+    plan: EpochPlan,
+    sizes: BucketSizes | None,
+    decode: Mapping[str, Any] | None,
+    *,
+    truncate: bool,
+) -> RecordSequence:
+    """The records in an order, in buckets if there are `sizes`. Then the lengths of the lists are read.
 
     Raises:
         SchemaError: there is no such column of lists, or a list is longer than the largest bucket.
     """
+    if sizes is None:
+        return RecordSequence(order, records)
     for name in sizes.lengths:
         if name in (decode or ()):
             raise SchemaError("buckets= cannot use a column that decode= decodes", field=name)
-    return Buckets(sizes, _lengths_of(records, list(sizes.lengths)), truncate=truncate)
+    buckets = Buckets(sizes, _lengths_of(records, list(sizes.lengths)), truncate=truncate)
+    return BucketSequence(order, records, buckets, plan)
 
 
 def _lengths_of(records: Records, columns: Sequence[str]) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,7 +50,8 @@ class RecordSequence:
         if order.layout and lengths is not None:
             self._layout[order.layout] = np.asarray(lengths, np.int64)
         self.order = _sized(order, records, lengths)
-        self.length = order.length(self._sizes)
+        self.length = self.num_records = order.length(self._sizes)
+        """`length` is the number of positions in an epoch, `num_records` that of its records."""
 
     def spec(self) -> dict[str, Any]:
         """Everything that determines the order, including the lengths of chunks or shards if the order uses them."""
@@ -80,6 +81,25 @@ class RecordSequence:
     def placed(self, epoch: int, position: int = 0) -> tuple[int, int]:
         """An epoch and a position, which is moved forward to the beginning of the epoch if it is before that."""
         return epoch, max(position, self.begin(epoch))
+
+    def longest(self) -> dict[str, tuple[int, ...]]:
+        """The lengths of the lists of each column in the batch with the longest, if that depends on the batch."""
+        return {}
+
+    def state(self, epoch: int, position: int) -> dict[str, Any]:
+        """What a state says about a position: `position` is how many records come before it on all ranks together."""
+        return {"position": position}
+
+    def resume(self, epoch: int, state: Mapping[str, Any]) -> int:
+        """The position at which an epoch continues from a state.
+
+        Raises:
+            StateError: the state does not fit the sequence.
+        """
+        return state["position"]
+
+    def restart(self) -> None:
+        """Undo `resume`: all epochs start at their beginning again."""
 
     def windows(self, epoch: int) -> Windows | None:
         """The windows of an epoch; None unless the order is Blocked."""

@@ -10,6 +10,7 @@
 | `num_records` | records in the dataset |
 | `fingerprint` | of the dataset: its files' names, sizes, record counts and record checksums |
 | `class_names` | a digest of the class names, if there are any: see `_class_state.py` |
+| `buckets` | with buckets, how many records of each all ranks together have seen |
 
 Orders are computed, so nothing else needs to be stored, and resuming costs the same at any position.
 """
@@ -21,6 +22,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.errors import StateError
+from penstock.loader import _class_state as class_state
+from penstock.loader._class_state import Known
+from penstock.loader._sequence import RecordSequence
+from penstock.loader._sources import Records
 
 VERSION = 1
 _END = 1 << 63
@@ -29,12 +34,28 @@ _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxlist = 3, 80, 20
 
 
-def made(epoch: int, position: int, guard: Mapping[str, Any]) -> dict[str, Any]:
-    return {"version": VERSION, "epoch": epoch, "position": position, **guard}
+def guard_of(records: Records, sequence: RecordSequence, seed: int, known: Known) -> dict[str, Any]:
+    """What has to be equal in the loader that loads a state. `known`: the class names."""
+    names = {"class_names": class_state.in_state(known)} if known else {}
+    return {
+        "order": sequence.spec(),
+        "seed": seed,
+        "num_records": len(records),
+        "fingerprint": records.fingerprint,
+        **names,
+    }
 
 
-def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]:
-    """Return the epoch and position of a state. Raise StateError if it does not belong to this loader."""
+def made(epoch: int, place: Mapping[str, Any], guard: Mapping[str, Any]) -> dict[str, Any]:
+    """`place`: `RecordSequence.state` at the position."""
+    return {"version": VERSION, "epoch": epoch, "position": 0, **guard, **place}
+
+
+def loaded(
+    state: Any, guard: Mapping[str, Any], sequence: RecordSequence, known: Known
+) -> tuple[int, int]:
+    """Return the epoch of a state, and the position at which it continues. Raise StateError if it does not belong to this
+    loader."""
     if not isinstance(state, Mapping):
         raise StateError(f"a state is a dict from state_dict, not {type(state).__name__}")
     if state.get("version") != VERSION:
@@ -43,6 +64,7 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
             expected=f"version {VERSION}",
             found=f"version {_SHORT.repr(state.get('version'))}",
         )
+    epoch, position = (_count(state, key) for key in ("epoch", "position"))
     reasons = {
         "num_records": "the state is from a dataset with a different number of records",
         "fingerprint": "the state is from other data, or its files have changed since",
@@ -56,14 +78,17 @@ def loaded(state: Any, guard: Mapping[str, Any], length: int) -> tuple[int, int]
                 reason,
                 expected=expected,
                 found=found,
-                hint="make the loader as it was when the state was saved, or begin without a state",
+                hint="make the loader as it was when the state was saved; or leave the state out and begin"
+                f" the next epoch with this one: Loader(..., epoch={epoch + bool(position)})",
             )
-    epoch, position = (_count(state, key) for key in ("epoch", "position"))
-    if position > length:
+    if position > sequence.num_records:
         raise StateError(
-            "the position is beyond the end of the epoch", expected=length, found=position
+            "the position is beyond the end of the epoch",
+            expected=sequence.num_records,
+            found=position,
         )
-    return epoch, position
+    class_state.check_state(known, state.get("class_names"))
+    return epoch, sequence.resume(epoch, state)
 
 
 def _difference(mine: Any, other: Any) -> tuple[str, str]:

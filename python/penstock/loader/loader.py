@@ -17,10 +17,9 @@ import numpy as np
 from penstock.contract.format import SkippedRegion
 from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
-from penstock.loader import _class_state as class_state
 from penstock.loader import _state as states
 from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
-from penstock.loader._buckets import BucketSequence, buckets_of
+from penstock.loader._buckets import BucketSequence, sequence_of
 from penstock.loader._caching import cached, parses_less_with
 from penstock.loader._class_names import ClassNames
 from penstock.loader._maker import BatchMaker
@@ -31,7 +30,6 @@ from penstock.loader._progress import line as progress_line
 from penstock.loader._ranks import ALONE, rank_and_world_size
 from penstock.loader._recipe import Decode, Made, Recipe
 from penstock.loader._same import check_same
-from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import records_of
 from penstock.loader._user_code import Batch, UserCode
 from penstock.loader.padding import Pad
@@ -173,12 +171,11 @@ class Loader:
         self.cache = cached(self.source, cache, cache_bytes)
         sizes = bucket_sizes(buckets)
         self.plan = EpochPlan(0, largest_batch(batch_size, sizes), world_size, uneven, drop_last)
-        self.buckets: BucketSequence | None = None
+        self._sequence = sequence_of(
+            self.order, self.source, self.plan, sizes, decode, truncate=truncate
+        )
+        self.buckets = self._sequence if isinstance(self._sequence, BucketSequence) else None
         """The buckets of `buckets=`, and their order."""
-        if sizes is not None:
-            found = buckets_of(sizes, self.source, decode, truncate=truncate)
-            self.buckets = BucketSequence(self.order, self.source, found, self.plan)
-        self._sequence = self.buckets or RecordSequence(self.order, self.source)
         self.plan = replace(self.plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode)
@@ -189,7 +186,7 @@ class Loader:
             ragged=ragged,
             fill=fill or {},
             pad_to=pad_to,
-            buckets={} if self.buckets is None else self.buckets.buckets.pad_to(-1),
+            buckets=self._sequence.longest(),
             truncate=truncate,
         )
         check_same(decode, schema)
@@ -237,11 +234,8 @@ class Loader:
     def __repr__(self) -> str:
         plan, names = self.plan, ", ".join(self.source.schema.names)
         rank = f", rank {self.rank} of {plan.world_size}" if plan.world_size > 1 else ""
-        size = (
-            "each bucket's size"
-            if self.buckets is not None and self.buckets.buckets.batch_sizes
-            else plan.batch_size
-        )
+        by_bucket = self.buckets is not None and self.buckets.buckets.batch_sizes
+        size = f"up to {plan.batch_size}" if by_bucket else plan.batch_size
         return f"<penstock.Loader {len(self)} batches of {size}, {self.order}{rank}: {names}>"
 
     @property
@@ -252,7 +246,7 @@ class Loader:
     @property
     def position(self) -> int:
         """How many records of that epoch all ranks together have delivered before the next batch."""
-        return self._at[1] if self.buckets is None else sum(self.buckets.counts(*self._at))
+        return self._sequence.state(*self._at)["position"]
 
     @property
     def place(self) -> tuple[int, int]:
@@ -365,11 +359,7 @@ class Loader:
 
     def state_at(self, epoch: int, position: int) -> dict[str, Any]:
         """The state with which the next `for` begins at a position of an epoch."""
-        state = states.made(epoch, position, self._guard())
-        if self.buckets is not None:
-            state["buckets"] = self.buckets.counts(epoch, position)
-            state["position"] = sum(state["buckets"])
-        return state
+        return states.made(epoch, self._sequence.state(epoch, position), self._guard())
 
     @property
     def next_start(self) -> tuple[int, int]:
@@ -382,32 +372,20 @@ class Loader:
         Raises:
             StateError: the state belongs to other data or to a different order.
         """
-        # With buckets, a position counts records, which may be more than this number of ranks delivers in an epoch.
-        length = self.plan.length if self.buckets is None else self.buckets.num_records
-        epoch, position = states.loaded(state, self._guard(), length)
-        class_state.check_state(self._classes.known, state.get("class_names"))
-        if self.buckets is not None:
-            position = self.buckets.resume(epoch, state.get("buckets"))
-        self._at = self._next = (epoch, position)
+        known = self._classes.known
+        self._at = self._next = states.loaded(state, self._guard(), self._sequence, known)
 
     def set_epoch(self, epoch: int) -> None:
         """Make the next `for` run this epoch, from its beginning or from a position loaded for the same epoch."""
         if self._next[0] != epoch:
-            if self.buckets is not None:
-                self.buckets.restart()
+            self._sequence.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
     def _guard(self) -> dict[str, Any]:
         # Computed once, because some callers ask for the state at every step, and there may be many files.
         if self._guarded is None:
-            self._guarded = {
-                "order": self._sequence.spec(),
-                "seed": self.seed,
-                "num_records": len(self.source),
-                "fingerprint": self.source.fingerprint,
-            }
-            if self._classes.known:
-                self._guarded["class_names"] = class_state.in_state(self._classes.known)
+            known = self._classes.known
+            self._guarded = states.guard_of(self.source, self._sequence, self.seed, known)
         return self._guarded
 
     # -- adapters, which import their library only when called ------------------------------------

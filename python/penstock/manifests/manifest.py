@@ -26,8 +26,9 @@ from penstock.manifests.table import (
     is_absolute,
     text_scalar,
 )
-from penstock.storage.base import FileState, Source, SourceView, Storage
+from penstock.storage.base import FileState, Source, Storage
 from penstock.storage.manifest_mark import KEY, MOST_FOOTER_BYTES, marked_footer
+from penstock.storage.source_views import SourceView
 from penstock.storage.urls import is_web
 
 _LIMITS = Limits(

@@ -30,8 +30,7 @@ import json
 import os
 import string
 import struct
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -45,7 +44,6 @@ from penstock.columns.joined import join
 from penstock.columns.regroup import Regroup
 from penstock.columns.stored_schema import schema_of
 from penstock.columns.types import own_batch, own_types
-from penstock.engine.locks import Lock
 from penstock.errors import (
     ChangedError,
     ChecksumError,
@@ -56,6 +54,7 @@ from penstock.errors import (
     shown,
 )
 from penstock.limits import Limits
+from penstock.overlay._block_cache import BlockCache
 from penstock.overlay.identity import Identity
 from penstock.overlay.view import Changes
 from penstock.storage.arrow_messages import walk_stream
@@ -71,10 +70,7 @@ BLOCK_RECORDS = 1 << 16
 BLOCK_BYTES = 512 << 10
 FOLDER_SUFFIX = ".penstock-fields"
 SUFFIX = ".overlay"
-CACHED_FILES = 64
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
-CACHE_BYTES = 32 << 20
-"""Bytes of blocks that a dataset caches for all its overlays. Blocks are larger than chunks."""
 _MOST_FACTS = 1 << 20
 _HINT = "penstock fields remove SOURCE NAME, or put back the file"
 
@@ -101,51 +97,6 @@ def name_in(path: str) -> str:
     from urllib.parse import unquote  # needed only for errors
 
     return unquote(os.path.basename(path).removesuffix(SUFFIX))
-
-
-class BlockCache:
-    """A cache of recently used blocks and open files, because a dataset of many shards must not keep all files open.
-    Safe to use from several threads."""
-
-    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._num_bytes = 0
-        self._blocks: OrderedDict[tuple[str, int], tuple[pa.RecordBatch, int]] = OrderedDict()
-        self._sources: OrderedDict[str, Source] = OrderedDict()
-        self._lock = Lock()
-
-    def source(self, key: str, open_file: Callable[[], Source]) -> Source:
-        """An open file, reopened if it was dropped. A dropped file stays open until its last reader is done."""
-        with self._lock:
-            found = self._sources.pop(key, None)
-            if found is None:
-                found = open_file()
-            self._sources[key] = found
-            if len(self._sources) > CACHED_FILES:
-                self._sources.popitem(last=False)
-            return found
-
-    def drop_source(self, key: str) -> None:
-        with self._lock:
-            self._sources.pop(key, None)
-
-    def get(self, key: tuple[str, int]) -> pa.RecordBatch | None:
-        with self._lock:
-            found = self._blocks.get(key)
-            if found is None:
-                return None
-            self._blocks.move_to_end(key)
-            return found[0]
-
-    def put(self, key: tuple[str, int], batch: pa.RecordBatch, num_bytes: int) -> None:
-        """Add a block, and drop the least recently used blocks if the cache is full."""
-        with self._lock:
-            if key in self._blocks:
-                return
-            self._blocks[key] = batch, num_bytes
-            self._num_bytes += num_bytes
-            while self._num_bytes > self._most_bytes and len(self._blocks) > 1:
-                self._num_bytes -= self._blocks.popitem(last=False)[1][1]
 
 
 def find(

@@ -14,7 +14,8 @@ from penstock.contract.opening import open_shard
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError, StaleIndexError, command
 from penstock.limits import Limits
-from penstock.overlay.file import BlockCache, Overlay, find
+from penstock.overlay._block_cache import BlockCache
+from penstock.overlay.file import Overlay, find
 from penstock.overlay.identity import identity_of
 from penstock.overlay.reader import OverlaidReader
 from penstock.overlay.view import View

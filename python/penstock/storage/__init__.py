@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.storage._memory import MemoryStorage
-from penstock.storage.base import Sink, Source, SourceView, Storage
+from penstock.storage.base import Sink, Source, Storage
 from penstock.storage.folder import Folder
 from penstock.storage.local import LocalStorage
+from penstock.storage.source_views import SourceView
 
 __all__ = ["Folder", "LocalStorage", "MemoryStorage", "Sink", "Source", "SourceView", "Storage"]

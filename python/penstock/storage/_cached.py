@@ -33,8 +33,9 @@ from penstock.errors import PenstockError, shown
 from penstock.storage._cache_files import BLOCK_BYTES, Block, Kept
 from penstock.storage._object_source import HEAD_BYTES
 from penstock.storage._whole_blocks import WholeBlocks
-from penstock.storage.base import Source, SourceView
+from penstock.storage.base import Source
 from penstock.storage.cache import Cache
+from penstock.storage.source_views import SourceView
 
 if TYPE_CHECKING:
     import pyarrow as pa

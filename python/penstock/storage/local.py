@@ -15,7 +15,6 @@ from penstock.errors import ChangedError, UnsupportedError
 from penstock.storage import append_journal as journal
 from penstock.storage.base import (
     FileState,
-    FrontPart,
     Sink,
     Source,
     State,
@@ -25,6 +24,7 @@ from penstock.storage.base import (
 from penstock.storage.descriptors import open_file
 from penstock.storage.hidden import is_own
 from penstock.storage.local_sink import Calls, LocalSink, closed_as, openness, sync_path
+from penstock.storage.source_views import FrontPart
 
 if TYPE_CHECKING:
     import pyarrow as pa

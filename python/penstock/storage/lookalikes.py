@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import os
 import zlib
 from typing import NamedTuple
 
@@ -59,6 +60,22 @@ def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
         look = _text(inside, path) if is_text(inside) else None
         return None if look is None else Look(f"{look.what}, gzipped", look.hint)
     return _text(head, path) if is_text(head) and is_text(tail, cut=True) else None
+
+
+def own_file(path: str) -> Look | None:
+    """What a file of penstock is that belongs to data, from its name. None for any other file."""
+    folder, name = os.path.split(path)
+    base, within = os.path.split(folder)
+    if name.endswith(".overlay") and within.endswith(".penstock-fields"):
+        data = within.removeprefix(".").removesuffix(".penstock-fields")
+        what = f"the fields {name.removesuffix('.overlay')!r}, which belong to the data file {data}"
+        return Look(what, f"open {os.path.join(base, data)}, which shows these fields, too")
+    if name.startswith(".penstock-") and name.endswith(".json"):
+        return Look(
+            "the journal of an unfinished job of penstock",
+            "repeat that command, which continues; penstock clean --remove removes what is left of it",
+        )
+    return None
 
 
 def is_of_another_program(head: bytes) -> bool:

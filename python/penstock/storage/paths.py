@@ -23,8 +23,8 @@ from penstock.storage._object_names import (
 )
 from penstock.storage._patterns import is_pattern, matching
 from penstock.storage.base import Storage, no_longer_names
-from penstock.storage.folder import holds_images, is_companion
 from penstock.storage.hidden import is_own
+from penstock.storage.image_names import holds_images, is_companion
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
 from penstock.storage.shard_lists import ShardList, braces, has_braces, shard_list

@@ -12,15 +12,14 @@ from penstock import _core
 from penstock.errors import ChangedError, shown
 from penstock.limits import Limits
 from penstock.storage.base import FileState, Source, State, Storage
-from penstock.storage.folder import (
-    Entry,
-    Folder,
+from penstock.storage.folder import Entry, Folder
+from penstock.storage.hidden import is_own
+from penstock.storage.image_names import (
     are_labels,
     goes_with_images_by_name,
     is_image_name,
     is_table_name,
 )
-from penstock.storage.hidden import is_own
 from penstock.storage.skipped import SkippedFile, why_not_data
 
 

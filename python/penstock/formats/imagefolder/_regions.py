@@ -9,7 +9,8 @@ import numpy as np
 from penstock import describe
 from penstock.contract.format import check_record
 from penstock.contract.regions import DAMAGE, MOST, Region, several
-from penstock.storage.folder import Folder, is_image_name
+from penstock.storage.folder import Folder
+from penstock.storage.image_names import is_image_name
 
 _HEAD_BYTES = 1 << 16
 _NETPBM = {b"P5": "PGM", b"P6": "PPM"}

@@ -36,7 +36,7 @@ from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
-from penstock.storage import folder as folders
+from penstock.storage import image_names
 from penstock.storage.folder import Folder, FolderSink
 from penstock.storage.skipped import CAPTION, NO_IMAGE, NO_ROW, TEXT, SkippedFile
 from penstock.tuned import CHUNK_BYTES
@@ -145,7 +145,7 @@ class ImageFolderReader(Reader):
         images: list[int] = []
         others: list[int] = []
         for number, entry in enumerate(source.entries):
-            if folders.is_image_name(entry.name):
+            if image_names.is_image_name(entry.name):
                 images.append(number)
             elif number != table_file:
                 others.append(number)
@@ -179,7 +179,7 @@ class ImageFolderReader(Reader):
         for number in others:
             name = names[number]
             path = f"{self._path}/{name}"
-            if folders.goes_with_images(path, partial(self._first_bytes, number)):
+            if image_names.goes_with_images(path, partial(self._first_bytes, number)):
                 yield SkippedFile(path, CAPTION if os.path.splitext(name)[0] in stems else TEXT)
             elif self._how.other_files == "error":
                 raise self._refused(number, "is not an image that penstock decodes")
@@ -389,7 +389,9 @@ class ImageFolderReader(Reader):
 
 def _is_table_name(name: str) -> bool:
     stem, ending = os.path.splitext(name.lower())
-    return folders.is_table_name(name) or (stem in folders.TABLE_STEMS and ending == ".json")
+    return image_names.is_table_name(name) or (
+        stem in image_names.TABLE_STEMS and ending == ".json"
+    )
 
 
 def _is_unicode(name: str) -> bool:

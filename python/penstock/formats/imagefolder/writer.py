@@ -13,8 +13,9 @@ from penstock.contract.format import Writer
 from penstock.errors import FormatError, SchemaError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
 from penstock.payloads.image_bytes import PICTURE_HINT
-from penstock.storage.folder import FolderSink, is_image_name, is_table_name
+from penstock.storage.folder import FolderSink
 from penstock.storage.hidden import is_own
+from penstock.storage.image_names import is_image_name, is_table_name
 from penstock.storage.skipped import why_not_data
 
 _MOST_NAME_BYTES = 255

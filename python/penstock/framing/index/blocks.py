@@ -23,8 +23,9 @@ from penstock.errors import (
 )
 from penstock.framing.index import sidecar
 from penstock.framing.index.sidecar import Index
-from penstock.storage.base import FrontPart, Source, SourceView, Storage
+from penstock.storage.base import Source, Storage
 from penstock.storage.local import LocalSource, LocalStorage
+from penstock.storage.source_views import FrontPart, SourceView
 
 BLOCK_BYTES = 1 << 20
 _AT_ONCE = 8

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from penstock import _core
 from penstock.framing.framings import Framing
-from penstock.storage.base import FrontPart, Source
+from penstock.storage.base import Source
 from penstock.storage.local import LocalSource
+from penstock.storage.source_views import FrontPart
 
 
 class Walked(NamedTuple):

@@ -159,6 +159,7 @@ def _tasks(
                 stale = stale_index(source, kind, options, storage)
                 if stale is not None:
                     yield partial(_just, Tally(0, (stale,), 0))
+                source.read_in_order()
                 scan = kind.damage_scan(source, options, payloads=payloads)
                 for task in scan.tasks():
                     yield partial(_scanned, scan, task)

@@ -17,7 +17,7 @@ from penstock.conditions import Where, filter_of
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import reordered
 from penstock.errors import SchemaError
-from penstock.verbs.fields._new_fields import described
+from penstock.verbs.fields._computed_fields import described
 from penstock.verbs.fields._values import NewFields
 
 

@@ -17,13 +17,16 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
 from penstock.engine.pipeline import in_order
-from penstock.errors import FormatError
+from penstock.errors import FormatError, SchemaError
 from penstock.storage.base import Storage
 from penstock.storage.places import storage_of
 from penstock.storage.pyarrow_files import Bytes
 from penstock.storage.urls import is_url
 from penstock.verbs.write.incoming import batches_of
+from penstock.verbs.write.incoming_values import no_text
 
+SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
+"""The types of one value for all records."""
 _BATCH_RECORDS = 1 << 16
 _MARKS = {".csv": ",", ".tsv": "\t"}
 """The marks between the cells of CSV files, by the ending of their names."""
@@ -206,3 +209,15 @@ def digest(table: pa.Table) -> str:
     with pa.ipc.new_stream(pa.PythonFile(sum_, "w"), table.schema) as stream:
         stream.write_table(table)
     return f"{sum_.num_bytes:x} {sum_.crc:08x}"
+
+
+def scalar(name: str, value: Any) -> pa.Scalar:
+    """A value of the field `name` as Arrow has it. SchemaError: it cannot be stored."""
+    if isinstance(value, pa.Scalar):
+        return value
+    try:
+        return pa.scalar(value.item() if isinstance(value, np.generic) else value)
+    except UnicodeError:
+        raise no_text(name, ()) from None
+    except (pa.ArrowException, OverflowError) as error:
+        raise SchemaError(f"this value cannot be stored: {error}", field=name) from None

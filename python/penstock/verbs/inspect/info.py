@@ -73,6 +73,9 @@ class Info(Printed):
     in the files, or "inferred" from records."""
     skipped_files: tuple[SkippedFile, ...] = ()
     """Files that were found but are not read, with the reason; see `Dataset.skipped_files`."""
+    counts_damaged: bool = False
+    """Whether the dataset was opened with `damage="skip"` or `"stop"`. `num_records` counts records by their headers or
+    the file's index, so it includes records whose contents are damaged. `stats` and scans leave these out."""
 
     def _page(self) -> list[Any]:
         """The table that `print` and `penstock info` show."""
@@ -80,7 +83,7 @@ class Info(Printed):
         pairs = [
             ("files", _files(shards)),
             ("format", _formats(shards)),
-            ("records", describe.count(self.num_records)),
+            ("records", _records(self)),
             ("bytes", _bytes(self)),
         ]
         if self.record_bytes is not None:
@@ -145,6 +148,7 @@ def info(
         total.spread(),
         ds.files.types,
         ds.skipped_files,
+        ds.options.damage != "error",
     )
 
 
@@ -189,6 +193,13 @@ def _files(shards: tuple[ShardInfo, ...]) -> Text:
     line = Text(f"{describe.count(len(shards))}: ")
     line.append_text(tables.name(shards[0].path)).append(" … ")
     return line.append_text(tables.name(shards[-1].path))
+
+
+def _records(found: Info) -> str:
+    shown = describe.count(found.num_records)
+    if not found.counts_damaged:
+        return shown
+    return f"{shown}, found without reading them; stats counts the undamaged ones"
 
 
 def _skipped(files: tuple[SkippedFile, ...]) -> Any:

@@ -1,0 +1,70 @@
+"""Joins values of two kinds to one column, for `if` and `coalesce`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.columns.types import is_bytes, is_text
+from penstock.conditions._comparing import ARROW_ERRORS, scalar
+from penstock.conditions._grammar import Literal
+from penstock.errors import SchemaError
+
+
+def joined(mask: np.ndarray, left: Any, right: Any) -> pa.Array:
+    """A column with the values of `left` where the mask is true, and those of `right` elsewhere, in order. Each is an
+    array of just these values, or a Literal. SchemaError: their types have no common type."""
+    types = _type_of(left, right), _type_of(right, left)
+    type_ = _common(*types)
+    first = int(mask.sum())
+    parts = [
+        _with_type(one, type_, length)
+        for one, length in ((left, first), (right, len(mask) - first))
+    ]
+    places = np.where(mask, np.cumsum(mask) - 1, first + np.cumsum(~mask) - 1)
+    return pa.concat_arrays(parts).take(pa.array(places))
+
+
+def _type_of(value: Any, other: Any) -> pa.DataType:
+    """The type of values. A literal has the type of the other values if it can be one of them, and none if it is null."""
+    if not isinstance(value, Literal):
+        return value.type
+    if value.value is None:
+        return pa.null()
+    own = pa.scalar(value.value).type
+    if isinstance(other, Literal):
+        return own
+    type_ = other.type
+    if isinstance(value.value, str):
+        return type_ if is_bytes(type_) or is_text(type_) or pa.types.is_temporal(type_) else own
+    return type_ if _can_hold(type_, value.value) else own
+
+
+def _can_hold(type_: pa.DataType, number: float) -> bool:
+    """Whether a type of numbers has exactly this one. 300 is no int8, 1.5 is no integer, and True is no number."""
+    if isinstance(number, bool) or not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
+        return False
+    try:
+        return pa.scalar(number, type_).as_py() == number
+    except (*ARROW_ERRORS, ValueError):
+        return False
+
+
+def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    schemas = [pa.schema([("", one)]) for one in (left, right)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except ARROW_ERRORS:
+        raise SchemaError(
+            f'{left} and {right} have no common type; cast one of them, as in cast(x, "string")'
+        ) from None
+
+
+def _with_type(value: Any, type_: pa.DataType, length: int) -> pa.Array:
+    if isinstance(value, Literal) and value.value is not None:
+        return pa.repeat(scalar(value.value, type_).cast(type_), length)
+    if isinstance(value, Literal):
+        return pa.nulls(length, type_)
+    return value if value.type == type_ else value.cast(type_)
