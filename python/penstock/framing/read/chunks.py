@@ -23,6 +23,8 @@ _FIRST_OF_SAMPLE_BYTES = 256 << 10
 """Plain bytes of the first chunk of these: about a thousand small records."""
 
 
+_AFTER_LARGE = 64 << 10
+
 OnLong = Callable[[int, int, int], None]
 """Called with the start, end and number of a record above the size limit."""
 
@@ -134,8 +136,11 @@ def walked_chunks(
 
 def _window_bytes(shard: OpenShard, record_bytes: float) -> int:
     """The size of the next window. Inflated windows are kept, and larger ones would not fit in a processor cache."""
-    is_large = record_bytes >= LARGE_RECORD_BYTES and not shard.stream.container
-    return LARGE_CHUNK_BYTES if is_large else CHUNK_BYTES
+    if record_bytes < LARGE_RECORD_BYTES or shard.stream.container:
+        return CHUNK_BYTES
+    # Larger records fill windows of their own size: what is left of a window is read again.
+    whole = max(round(LARGE_CHUNK_BYTES / record_bytes), 1)
+    return LARGE_CHUNK_BYTES if whole > 4 else int(whole * record_bytes) + _AFTER_LARGE
 
 
 def _after(

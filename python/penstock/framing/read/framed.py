@@ -46,10 +46,12 @@ from penstock.framing.read.shard import OpenShard
 from penstock.framing.read.windows import Windows
 from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import MembersStream, PlainStream
-from penstock.tuned import FIRST_WINDOW_BYTES
+from penstock.tuned import FIRST_WINDOW_BYTES, LARGE_CHUNK_BYTES
 
 _WARNED_OF: set[tuple[str, str | None]] = set()
 """The folders and fields of which the program was warned."""
+_HEAD_BYTES = 4096
+"""Enough for the header of a large frame in any framing, and for a few small members in front of a tar's large one."""
 _PART_BYTES = 16 << 20
 """Maximum bytes of a batch's fixed-width values and nulls, even if its records take few bytes in the file."""
 
@@ -141,9 +143,19 @@ class FramedReader(Reader):
         shard = self._shard
         self.source.read_in_order()
         size = None if shard.stream.container else shard.stream.size()
-        if threads == 1 or self._index is not None or size is None:
+        if threads == 1 or self._index is not None or size is None or self._begins_large():
             return self.found()
         return self._in_windows(Windows(shard, size))
+
+    def _begins_large(self) -> bool:
+        """Whether the first record is about as large as a window. Finding the next header is then no work, and windows
+        would cut, and read again, nearly every record."""
+        shard = self._shard
+        try:
+            begun = shard.stream.walk(shard.framing, shard.begin, _HEAD_BYTES, shard.record_bytes)
+        except _core.KernelError:
+            return False
+        return 2 * begun.need >= LARGE_CHUNK_BYTES
 
     def spans(self) -> Iterator[FrameChunk]:
         index = self.index
