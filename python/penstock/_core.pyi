@@ -71,6 +71,7 @@ __all__ = [
     "glue",
     "gzip_member",
     "has_fields",
+    "image_orientations",
     "image_view_sizes",
     "index_file",
     "inflate_member",
@@ -521,6 +522,7 @@ class ImageRecipe:
         upside_down: bool = False,
         fill: bytes | None = None,
         mask_fill: int = 0,
+        exif: bool = False,
     ) -> ImageRecipe: ...
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
@@ -549,8 +551,9 @@ class Groups:
 def glue(array: _Arrow) -> ArrowArray:
     """Join the head (binary) and the body (binary_view) of each row of a struct array: a binary array."""
 
-def image_view_sizes(images: _Arrow, image_pixels: int) -> ArrowArray:
-    """A struct array with width and height (uint32) of each image, null if they are unknown."""
+def image_view_sizes(images: _Arrow, image_pixels: int, exif: bool = False) -> ArrowArray:
+    """A struct array with width and height (uint32) of each image, null if they are unknown. With `exif`, they are those
+    of the upright image."""
 
 def make_images(
     images: _Arrow,
@@ -596,6 +599,9 @@ class PooledBuffer:
     @property
     def __array_interface__(self) -> dict[str, Any]: ...
     def __len__(self) -> int: ...
+
+def image_orientations(images: _Arrow) -> ArrowArray:
+    """The EXIF orientation of each image, 1 to 8 (uint8). It is 1 if the image has no valid EXIF."""
 
 def probe_images(images: _Arrow) -> ArrowArray:
     """Read the headers of images in a binary array: a struct array of codec (string), width, height (uint32) and

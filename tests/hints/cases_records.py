@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from PIL import Image
 from steps import Case, Cases, equal_in, folder_of_images, left_out, png, rows, twice
 
 import frames
@@ -179,6 +180,24 @@ def broken_picture_of_a_loader() -> Case:
         assert greys(damage="skip") == [1, 3]
 
     return Case(greys, advised)
+
+
+def upright_mask_of_a_turned_picture() -> Case:
+    file, exif = io.BytesIO(), Image.Exif()
+    exif[0x0112] = 6  # the picture is shown turned to the right
+    Image.new("L", (9, 3)).save(file, "PNG", exif=exif)
+    mask = ps.encode_images(np.ones((1, 9, 3, 1), np.uint8), "png")
+    ps.write({"image": [file.getvalue()], "mask": mask}, "a.parquet")
+
+    def loaded(**options: Any) -> Any:
+        spec = ps.Image(same={"mask": "nearest"}, **options)
+        return next(iter(ps.Loader(ps.open("a.parquet"), 1, decode={"image": spec})))
+
+    def advised() -> None:
+        batch = loaded(exif=True)
+        assert batch["image"].shape[:3] == batch["mask"].shape == (1, 9, 3)
+
+    return Case(loaded, advised)
 
 
 def null_picture_of_a_loader() -> Case:
@@ -388,6 +407,9 @@ def exact_labels() -> Case:
 
 
 CASES: Cases = {
+    "'ps.Image(exif=True) turns the picture upright as its EXIF says; then the two fit'": (
+        upright_mask_of_a_turned_picture
+    ),
     "'open(..., damage=\"skip\"), or penstock repair --decode leaves out the records whose pictures are damaged'": (
         half_of_a_picture_to_encode
     ),

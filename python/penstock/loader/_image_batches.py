@@ -101,11 +101,12 @@ class ImageBatch:
         return (out if is_uniform else _split(out, shapes)), faults
 
 
-def sizes_of(images: Any, limits: Limits) -> pa.StructArray:
-    """Width and height (uint32) of each image, read from its header; null if the header is not valid."""
+def sizes_of(images: Any, limits: Limits, *, exif: bool) -> pa.StructArray:
+    """Width and height (uint32) of each image, read from its header; null if the header is not valid. With `exif`, they
+    are those of the upright image."""
     array, pixels = array_of(embedded(images) if only_paths(images) else images)
     if pixels is None:
-        return pa.array(_core.image_view_sizes(array, limits.image_pixels))
+        return pa.array(_core.image_view_sizes(array, limits.image_pixels, exif))
     height, width = (np.full(len(array), side, np.uint32) for side in pixels[:2])
     return pa.StructArray.from_arrays([pa.array(width), pa.array(height)], ["width", "height"])
 

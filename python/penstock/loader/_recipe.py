@@ -25,10 +25,10 @@ from penstock.errors import PenstockError, SchemaError
 from penstock.limits import limits_from
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import as_arrays
-from penstock.loader._image_batches import ImageFault, sizes_of
+from penstock.loader._image_batches import ImageFault
 from penstock.loader._padding import ArrayOptions
 from penstock.loader._processes import Workers
-from penstock.loader._same import COORDINATES, Pair
+from penstock.loader._same import COORDINATES, EXIF_HINT, Pair
 from penstock.loader._sources import Records, Taken
 from penstock.loader._user_code import Batch, UserCode, in_the_batch
 from penstock.loader.images import Image, decode_into
@@ -256,7 +256,7 @@ class Recipe:
         faults: dict[str, list[ImageFault]] = {}
         rows.decoded[name], faults[name] = decode_into(column, spec, rows.keys, **how)
         if spec.same:
-            pair = Pair(spec, sizes_of(column, limits), rows.keys, how)
+            pair = Pair(spec, column, rows.keys, how)
             for path, kind in spec.same.items():
                 if kind in COORDINATES:
                     rows.batch = pair.moved(rows.batch, path, kind)
@@ -272,11 +272,14 @@ class Recipe:
         """Report an image that cannot be decoded, in the same way as other damage."""
         error.file, error.record = self.source.locate(number)
         if self.source.damage_mode == "error":
-            error.hint = 'open(..., damage="skip"), to skip damaged records'
+            if error.hint != EXIF_HINT:
+                error.hint = 'open(..., damage="skip"), to skip damaged records'
             if is_null:
                 error.hint = f'ds.filter("`{error.field}` is not null"), to leave out records without an image'
             raise error
         message = f"record {error.record}, field {error.field}: {error.message}"
+        if error.hint == EXIF_HINT:
+            message = f"{message}; {EXIF_HINT}"
         self.source.add_skipped(number, SkippedRegion(*self.source.place(number), 1, message))
 
     @contextmanager

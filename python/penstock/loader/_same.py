@@ -15,7 +15,8 @@ Whole coordinates are edges of pixels: pixel 3 reaches from 3.0 to 4.0, and an i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,19 @@ from penstock.columns.types import innermost, is_fixed_tensor, is_list
 from penstock.errors import SchemaError
 from penstock.limits import Limits
 from penstock.loader._columns import list_parts, of_record
-from penstock.loader._image_batches import ImageBatch, ImageFault, array_of, pixel_shape
+from penstock.loader._image_batches import (
+    ImageBatch,
+    ImageFault,
+    array_of,
+    pixel_shape,
+    sizes_of,
+)
 from penstock.loader._padding import has_offsets
 from penstock.loader.images import Image, decode_into, recipe_of
 
 COORDINATES = {"xyxy": 4, "xywh": 4, "xy": 2}
 """The count of numbers in a box and in a point."""
+EXIF_HINT = "ps.Image(exif=True) turns the picture upright as its EXIF says; then the two fit"
 
 
 def check_same(decode: Mapping[str, Any] | None, schema: pa.Schema) -> None:
@@ -95,28 +103,46 @@ def _holds_groups(type_: Any, count: int, *, is_list: bool) -> bool:
 # -- masks and images -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pair:
     """Makes the columns that get the same crop and flip as an image.
 
     Attributes:
         spec: how the image is made.
-        sizes: width and height of each image (uint32), null if its header is not valid.
+        images: the images.
         keys: the keys of the records, uint64[n].
         how: the arguments threads, limits, damage and pool of `decode_into`.
     """
 
     spec: Image
-    sizes: pa.StructArray
+    images: Any
     keys: np.ndarray
     how: dict[str, Any]
+
+    @cached_property
+    def sizes(self) -> pa.StructArray:
+        """Width and height of each image (uint32), null if its header is not valid."""
+        return sizes_of(self.images, self.how["limits"], exif=self.spec.exif)
 
     def decoded(self, column: Any, kind: str) -> tuple[Any, list[ImageFault]]:
         """Decode the images or masks of a column. Returns them and the faults."""
         if kind == "image":
             self._check_depth(column)
-            return decode_into(column, self.spec, self.keys, main=self.sizes, **self.how)
-        return self._masks(column)
+            made, faults = decode_into(column, self.spec, self.keys, main=self.sizes, **self.how)
+        else:
+            made, faults = self._masks(column)
+        for fault in faults:
+            if not self.spec.exif and "the proportions of the image" in fault.error.message:
+                self._advise(fault, column, kind)
+        return made, faults
+
+    def _advise(self, fault: ImageFault, column: Any, kind: str) -> None:
+        """Put `exif=True` into the hint, if this image or mask fits to the upright image."""
+        row = slice(fault.place, fault.place + 1)
+        spec = replace(self.spec, exif=True)
+        pair = replace(self, spec=spec, images=self.images[row], keys=self.keys[row])
+        if not pair.decoded(column[row], kind)[1]:
+            fault.error.hint = EXIF_HINT
 
     def _check_depth(self, column: Any) -> None:
         """Refuse images of 16 bits if they would become 8 bits only because the main image has 8."""
@@ -139,7 +165,7 @@ class Pair:
             channels = 1 if pixels[2] < 3 else 3
         tail = () if channels == 1 else (3,)
         size = spec.height_width or (pixels and pixels[:2])
-        shapes: list[tuple[int, ...]] = [(*size, *tail)] if size else _own(array, limits, tail)
+        shapes: list[tuple[int, ...]] = [(*size, *tail)] if size else self._own(array, tail)
         if spec.mask_fill > 255 and not is_deep:
             raise SchemaError(f"mask_fill={spec.mask_fill} does not fit into masks of 8 bits")
         dtype = np.dtype(np.uint16 if is_deep else np.uint8)
@@ -156,6 +182,14 @@ class Pair:
         )
         return batch.make(None, **self.how)
 
+    def _own(self, array: pa.Array, tail: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The shape of each mask if its size is not changed; (0,) if its size is unknown."""
+        limits: Limits = self.how["limits"]
+        sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels, self.spec.exif))
+        sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
+        pairs = zip(*sides, strict=True)
+        return [(0,) if h is None else (h, w, *tail) for h, w in pairs] or [(0, 0, *tail)]
+
     def moved(self, batch: pa.RecordBatch, path: str, kind: str) -> pa.RecordBatch:
         """Return the batch with the coordinates of boxes or points changed to those in the resulting images."""
         views = pa.array(recipe_of(self.spec).views(self.sizes, as_arrow(self.keys)))
@@ -168,14 +202,6 @@ class Pair:
             raise error.at(field=path) from None
         field = batch.schema.field(place).with_type(column.type)
         return batch.set_column(place, field, column)
-
-
-def _own(array: pa.Array, limits: Limits, tail: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shape of each mask if its size is not changed; (0,) if its size is unknown."""
-    sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
-    sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
-    pairs = zip(*sides, strict=True)
-    return [(0,) if h is None else (h, w, *tail) for h, w in pairs] or [(0, 0, *tail)]
 
 
 def _masks_of(column: Any) -> tuple[pa.Array, tuple[int, int, int] | None, bool]:

@@ -72,6 +72,11 @@ class Image:
         fill: what surrounds an image in a letterbox: a whole number from 0 to 255, or one for each of red, green and
             blue. It is converted to numbers as pixels are.
         mask_fill: what surrounds the masks of `same`, such as 255 for a class that does not count.
+        exif: turn each picture upright first, as its EXIF orientation says and Pillow's `ImageOps.exif_transpose` does.
+            Then it is cropped, resized and flipped. Boxes and points are those of the upright picture, and each other
+            image or mask of `same` is turned by its own EXIF. False takes the pixels as stored, as torchvision,
+            TensorFlow and FFCV do. A picture that has to be turned is decoded whole; others are as fast as without
+            this.
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.
@@ -100,6 +105,7 @@ class Image:
     same: Mapping[str, str] | None = field(default=None, hash=False)
     fill: int | tuple[int, int, int] = 0
     mask_fill: int = 0
+    exif: bool = False
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -113,6 +119,7 @@ class Image:
         put(self, "flip", _flips(self.flip))
         put(self, "fill", _whole_channels(self.fill))
         put(self, "mask_fill", index(self.mask_fill))
+        put(self, "exif", bool(self.exif))
         put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
@@ -133,7 +140,7 @@ class Image:
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
     def shape(self, height: int, width: int) -> tuple[int, int, int]:
-        """The shape of the result for an image of this size."""
+        """The shape of the result for an image of this size, which is upright if `exif` is set."""
         height, width = self.height_width or (height, width)
         return (height, width, 3) if self.layout == "nhwc" else (3, height, width)
 
@@ -245,7 +252,7 @@ def _shapes(
     same = spec.height_width or (pixels and pixels[:2])
     if same:
         return [spec.shape(*same)]
-    sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels))
+    sizes = pa.array(_core.image_view_sizes(array, limits.image_pixels, spec.exif))
     sides = (sizes.field(name).to_pylist() for name in ("height", "width"))
     shapes: list[tuple[int, ...]] = [
         (0,) if height is None else spec.shape(height, width)
@@ -271,6 +278,7 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
         planes=spec.layout == "nchw",
         fill=_filled(spec),
         mask_fill=spec.mask_fill,
+        exif=spec.exif,
     )
 
 

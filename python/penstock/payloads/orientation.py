@@ -6,7 +6,6 @@ its EXIF, so `turned` turns its pixels instead, as Pillow's `ImageOps.exif_trans
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,15 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.columns.numbers import memoryviews
+from penstock import _core
 from penstock.payloads.image_bytes import bytes_of
 
-_TAG = 0x0112
 _AT_ONCE = 8
 """Images of full size in memory at a time."""
-_MARK = b"Exif\0\0"
-_ENDS = (0xD9, 0xDA)
-"""The markers of a JPEG after which no EXIF follows: the end of the image, and the start of its pixels."""
 
 
 def orientations(images: Any) -> np.ndarray:
@@ -33,8 +28,7 @@ def orientations(images: Any) -> np.ndarray:
         >>> orientations([b"no image"]).tolist()
         [1]
     """
-    array = bytes_of(images)
-    return np.fromiter(map(_orientation, memoryviews(array)), np.uint8, len(array))
+    return pa.array(_core.image_orientations(bytes_of(images))).to_numpy()
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
@@ -86,62 +80,3 @@ def turned(
 
 def _differ(before: Any, after: Any) -> bool:
     return before.as_py() != after.as_py()
-
-
-def _orientation(image: memoryview) -> int:
-    try:
-        exif = _exif_of(image)
-        return 1 if exif is None else _tag_of(exif)
-    except struct.error:
-        return 1
-
-
-def _exif_of(image: memoryview) -> memoryview | None:
-    begin = bytes(image[:12])
-    if begin[:2] == b"\xff\xd8":
-        return _of_jpeg(image)
-    if begin[:4] == b"\x89PNG":
-        return _of_chunks(image, 8, ">I4s", b"eXIf")
-    if begin[:4] == b"RIFF" and begin[8:] == b"WEBP":
-        return _of_chunks(image, 12, "<4sI", b"EXIF")
-    return image if begin[:4] in (b"II*\0", b"MM\0*") else None
-
-
-def _of_jpeg(image: memoryview) -> memoryview | None:
-    at = 2
-    while at + 4 <= len(image) and image[at] == 0xFF and image[at + 1] not in _ENDS:
-        if image[at + 1] == 0xFF:
-            at += 1  # a filling byte
-            continue
-        (length,) = struct.unpack_from(">H", image, at + 2)
-        if image[at + 1] == 0xE1 and bytes(image[at + 4 : at + 10]) == _MARK:
-            return image[at + 10 : at + 2 + length]
-        at += 2 + length
-    return None
-
-
-def _of_chunks(image: memoryview, at: int, head: str, wanted: bytes) -> memoryview | None:
-    """Return the contents of a chunk of a PNG or WebP, whose first chunk is at `at`."""
-    while at + 8 <= len(image):
-        found = struct.unpack_from(head, image, at)
-        name, length = found if isinstance(found[0], bytes) else found[::-1]
-        if name == wanted:
-            exif = image[at + 8 : at + 8 + length]
-            return exif[6:] if bytes(exif[:6]) == _MARK else exif
-        # A PNG has a checksum behind each chunk, a WebP an even number of bytes.
-        at += 12 + length if head[0] == ">" else 8 + length + length % 2
-    return None
-
-
-def _tag_of(exif: memoryview) -> int:
-    order = {b"II": "<", b"MM": ">"}.get(bytes(exif[:2]))
-    if order is None:
-        return 1
-    (start,) = struct.unpack_from(f"{order}I", exif, 4)
-    (count,) = struct.unpack_from(f"{order}H", exif, start)
-    for place in range(start + 2, start + 2 + 12 * count, 12):
-        tag, kind = struct.unpack_from(f"{order}HH", exif, place)
-        if tag == _TAG:
-            (value,) = struct.unpack_from(f"{order}{'I' if kind == 4 else 'H'}", exif, place + 8)
-            return value if 1 <= value <= 8 else 1
-    return 1

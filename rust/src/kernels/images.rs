@@ -2,7 +2,7 @@
 //!
 //! Pixels are bytes, in rows from top to bottom, with channels next to each other. If alpha is not wanted,
 //! it is dropped and never blended. 16-bit values are reduced to their upper 8 bits. EXIF orientation is
-//! ignored. CMYK becomes RGB as `C * K / 255` of the inverted inks that Adobe's files store.
+//! ignored, except where `crop::Law` wants it. CMYK becomes RGB as `C * K / 255` of the inverted inks that Adobe's files store.
 
 pub mod bmp;
 pub mod crop;
@@ -19,6 +19,7 @@ pub mod resize;
 pub mod samples;
 pub mod shrink;
 pub mod training_view;
+pub mod turn;
 pub mod values;
 pub mod webp;
 

@@ -4,6 +4,7 @@
 use super::images::crop::{Draw, Law, View};
 use super::images::masks::{self, MaskMaker, Samples};
 use super::images::training_view::{Maker, Recipe};
+use super::images::turn::Turn;
 use super::images::{Mode, Shape, head_within, within};
 use super::parallel_for::parallel_for;
 use crate::wire::{Fault, FaultKind, image_head};
@@ -32,20 +33,26 @@ impl<'a> Picture<'a> {
         Ok(Self::Pixels(shape, pixels))
     }
 
-    /// Its width and height, if its head is valid.
-    fn size(self, most_pixels: u64) -> Option<(u32, u32)> {
+    /// Its width and height, if its head is valid; with `exif`, those of the upright image.
+    fn size(self, most_pixels: u64, exif: bool) -> Option<(u32, u32)> {
         match self.seen(most_pixels).ok()? {
             Self::Pixels(shape, _) => Some((shape.width, shape.height)),
             Self::File(bytes) | Self::Headed(bytes, _) => {
-                head_within(bytes, most_pixels).ok().map(|head| (head.width, head.height))
+                let head = head_within(bytes, most_pixels).ok()?;
+                Some(Turn::of(bytes, exif).size((head.width, head.height)))
             }
         }
     }
 }
 
-/// Width and height of each image; None if its head is not valid.
-pub fn sizes(images: &[Option<Picture<'_>>], most_pixels: u64) -> Vec<Option<(u32, u32)>> {
-    images.iter().map(|image| image.and_then(|image| image.size(most_pixels))).collect()
+/// Width and height of each image; None if its head is not valid. With `exif`, they are those of the
+/// upright image.
+pub fn sizes(
+    images: &[Option<Picture<'_>>],
+    most_pixels: u64,
+    exif: bool,
+) -> Vec<Option<(u32, u32)>> {
+    images.iter().map(|image| image.and_then(|image| image.size(most_pixels, exif))).collect()
 }
 
 /// The type in which the masks of a batch are delivered: with the channels of the first mask that
@@ -65,7 +72,11 @@ pub fn mask_samples(images: &[Option<Picture<'_>>], most_pixels: u64) -> Samples
         first.get_or_insert(channels);
         wide |= deep;
     }
-    Samples { channels: if first.is_some_and(|channels| channels > 2) { 3 } else { 1 }, wide, fill: 0 }
+    Samples {
+        channels: if first.is_some_and(|channels| channels > 2) { 3 } else { 1 },
+        wide,
+        fill: 0,
+    }
 }
 
 /// How damaged images are handled.
@@ -158,7 +169,7 @@ pub fn make(
     let mut rest = out;
     let mut jobs = Vec::with_capacity(images.len());
     let keep_sizes = product.recipe.law.size.is_none();
-    let sizes = keep_sizes.then(|| sizes(images, rules.most_pixels));
+    let sizes = keep_sizes.then(|| sizes(images, rules.most_pixels, product.recipe.law.exif));
     for (place, (image, &draw)) in images.iter().zip(draws).enumerate() {
         let size = sizes.as_ref().map_or(Some((0, 0)), |sizes| sizes.get(place).copied().flatten());
         let length = size.map_or(Ok(0), |(width, height)| product.length(width, height))?;

@@ -21,6 +21,7 @@ use crate::kernels::images::crop::Region;
 use crate::kernels::images::jpeg::Decompressor;
 use crate::kernels::images::jpeg_parts::Parts;
 use crate::kernels::images::{Mode, Rules, Shape, Target, zeroed};
+use crate::wire::exif;
 use crate::wire::image_head::{Codec, probe};
 
 /// Decoded pixels, which NumPy reads and writes by its array interface.
@@ -90,6 +91,15 @@ pub fn probe_images(py: Python<'_>, images: &Bound<'_, PyAny>) -> PyResult<Arrow
     let mut columns: Vec<(&str, ArrayRef)> = vec![("codec", Arc::new(codecs))];
     columns.extend(sizes(&shapes));
     Ok(table(columns, found.iter().map(Option::is_some).collect()))
+}
+
+/// The EXIF orientation of each image, 1 to 8: uint8.
+#[pyfunction]
+pub fn image_orientations(py: Python<'_>, images: &Bound<'_, PyAny>) -> PyResult<ArrowArray> {
+    let array = import(images)?;
+    let of = |image: &Option<&[u8]>| image.map_or(1, exif::orientation);
+    let found = run(py, || Ok(values(&array)?.iter().map(of).collect::<UInt8Array>()))?;
+    Ok(ArrowArray::new(found))
 }
 
 /// Decode images: their pixels, one image after another, and a struct array of width, height and channels.

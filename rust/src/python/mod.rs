@@ -200,7 +200,8 @@ mod _core {
             png_pixels, resize_images,
         },
         images::{
-            PyPixels, decode_images, encode_images, jpeg_pixels_by, probe_images, reencode_images,
+            PyPixels, decode_images, encode_images, image_orientations, jpeg_pixels_by,
+            probe_images, reencode_images,
         },
         index_file::frame_extent,
         index_file::index_file,

@@ -34,7 +34,7 @@ impl PyRecipe {
     #[new]
     #[pyo3(signature = (
         *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, deep = None,
-        planes = false, upside_down = false, fill = None, mask_fill = 0
+        planes = false, upside_down = false, fill = None, mask_fill = 0, exif = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
     fn new(
@@ -51,6 +51,7 @@ impl PyRecipe {
         upside_down: bool,
         fill: Option<&[u8]>,
         mask_fill: u16,
+        exif: bool,
     ) -> PyResult<Self> {
         let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
         let fits = positive(scale)
@@ -72,7 +73,7 @@ impl PyRecipe {
         if fill.len() != 3 * values.width() {
             return Err(PyValueError::new_err("a fill of other values"));
         }
-        let law = Law { size, crop, flip, upside_down, scale, ratio, center_fraction };
+        let law = Law { size, crop, flip, upside_down, scale, ratio, center_fraction, exif };
         Ok(Self(Recipe { law, exact, values, deep, planes, fill, mask_fill }))
     }
 
@@ -174,15 +175,18 @@ fn files(array: &ArrayRef) -> Result<Vec<Option<Picture<'_>>>, Fault> {
     Ok(pictures.map(Some).collect())
 }
 
-/// Width and height (uint32) of each image, null if its head is not valid.
+/// Width and height (uint32) of each image, null if its head is not valid. With `exif`, they are
+/// those of the upright image.
 #[pyfunction]
+#[pyo3(signature = (images, image_pixels, exif = false))]
 pub fn image_view_sizes(
     py: Python<'_>,
     images: &Bound<'_, PyAny>,
     image_pixels: u64,
+    exif: bool,
 ) -> PyResult<ArrowArray> {
     let array = import(images)?;
-    let sizes = run(py, || Ok(sizes(&files(&array)?, image_pixels)))?;
+    let sizes = run(py, || Ok(sizes(&files(&array)?, image_pixels, exif)))?;
     let side = |of: fn((u32, u32)) -> u32| -> ArrayRef {
         Arc::new(sizes.iter().map(|size| size.map(of)).collect::<UInt32Array>())
     };

@@ -3,6 +3,7 @@
 pub mod crc32;
 pub mod cursor;
 pub mod example;
+pub mod exif;
 pub mod fault;
 pub mod fields;
 pub mod frames;

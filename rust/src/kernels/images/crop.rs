@@ -62,6 +62,8 @@ pub struct Law {
     pub ratio: (f64, f64),
     /// The fraction of the shorter side that a center crop keeps.
     pub center_fraction: f64,
+    /// Whether each image is first turned upright, as its EXIF says.
+    pub exif: bool,
 }
 
 /// A rectangle of whole pixels.
@@ -335,6 +337,7 @@ mod tests {
             scale: (0.08, 1.0),
             ratio: (0.75, 4.0 / 3.0),
             center_fraction: 0.875,
+            exif: false,
         }
     }
 

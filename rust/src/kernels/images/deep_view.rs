@@ -5,6 +5,7 @@ use fast_image_resize::pixels::U16x3;
 
 use super::crop::View;
 use super::resize::Resizer;
+use super::turn::Turn;
 use super::values::{DeepValues, write};
 use super::{Mode, Shape, damaged, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
@@ -40,6 +41,16 @@ impl DeepMaker {
         self.size = (shape.width, shape.height);
         let count = (shape.width as usize).saturating_mul(shape.height as usize);
         fill(&mut self.pixels, pixels_of(values, shape.channels, largest), count)
+    }
+
+    /// Turn the decoded image upright.
+    pub fn turn(&mut self, turn: Turn) -> Result<(), Fault> {
+        let count = self.pixels.len();
+        fill(&mut self.made, std::iter::repeat_n(U16x3::new([0; 3]), count), count)?;
+        turn.pixels(&self.pixels, self.size, &mut self.made);
+        std::mem::swap(&mut self.pixels, &mut self.made);
+        self.size = turn.size(self.size);
+        Ok(())
     }
 
     /// Crop, resize and mirror the decoded image, and write the result.

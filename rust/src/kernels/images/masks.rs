@@ -6,6 +6,7 @@
 
 use super::crop::{Draw, Law, Span, View};
 use super::frame::{Fill, framed};
+use super::turn::Turn;
 use super::{Decoder, Mode, Rules, Shape, damaged, head_within, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind, other_images};
@@ -46,6 +47,7 @@ struct Stored<'a> {
 pub struct MaskMaker {
     decoder: Decoder,
     source: Vec<u8>,
+    turned: Vec<u8>,
     room: Vec<u8>,
 }
 
@@ -61,9 +63,19 @@ impl MaskMaker {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let head = head_within(bytes, rules.most_pixels)?;
-        let view = law.view_of(head.width, head.height, draw)?;
+        let turn = Turn::of(bytes, law.exif);
+        let (width, height) = turn.size((head.width, head.height));
+        let view = law.view_of(width, height, draw)?;
         let shape = self.decode(bytes, &head, rules)?;
-        let stored = Stored { bytes: &self.source, shape, deep: head.deep };
+        let mut stored = Stored { bytes: &self.source, shape, deep: head.deep };
+        if !turn.is_none() {
+            let pixel_bytes = usize::from(shape.channels) << usize::from(head.deep);
+            let pixels = shape.bytes()?.saturating_mul(if head.deep { 2 } else { 1 });
+            let pixels = self.source.get(..pixels).unwrap_or_default();
+            let size = (shape.width, shape.height);
+            stored.bytes = turn.bytes(pixels, pixel_bytes, size, &mut self.turned)?;
+            stored.shape = Shape { width, height, ..shape };
+        }
         stored.place(&view, samples, &mut self.room, out)
     }
 
@@ -205,6 +217,7 @@ mod tests {
             scale: (0.08, 1.0),
             ratio: (0.75, 4.0 / 3.0),
             center_fraction: 0.875,
+            exif: false,
         }
     }
 

@@ -5,6 +5,7 @@ use super::crop::{Draw, Law, Region, Span, View};
 use super::deep_view::DeepMaker;
 use super::frame::{Fill, framed};
 use super::resize::{Resizer, reach};
+use super::turn::Turn;
 use super::values::{DeepValues, Values, mirror, write};
 use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, ppm, room};
 use crate::wire::image_head::{Codec, Head};
@@ -71,6 +72,7 @@ pub struct Maker {
     resizer: Resizer,
     source: Vec<u8>,
     made: Vec<u8>,
+    turned: Vec<u8>,
     deep: DeepMaker,
     room: Vec<u8>,
 }
@@ -87,11 +89,17 @@ impl Maker {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let head = head_within(bytes, most_pixels)?;
-        let view = recipe.law.view_of(head.width, head.height, draw)?;
+        let turn = Turn::of(bytes, recipe.law.exif);
+        let (width, height) = turn.size((head.width, head.height));
+        let view = recipe.law.view_of(width, height, draw)?;
         let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
         let mut margin = std::mem::take(&mut self.room);
         let made = framed(&view, recipe.filled(), &mut margin, out, |out| {
-            self.decoded((bytes, &head), view, recipe, &rules, out)
+            if turn.is_none() {
+                self.decoded((bytes, &head), view, recipe, &rules, out)
+            } else {
+                self.turned((bytes, &head), turn, view, recipe, &rules, out)
+            }
         });
         self.room = margin;
         made
@@ -134,6 +142,34 @@ impl Maker {
         }
         let pixels = room(source, shape.bytes()?)?;
         decoder.decode(bytes, head, rules, pixels)?;
+        Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
+    }
+
+    /// Make the view, without its margin, of an encoded image that is first decoded whole and turned
+    /// upright.
+    fn turned(
+        &mut self,
+        (bytes, head): (&[u8], &Head),
+        turn: Turn,
+        view: View,
+        recipe: &Recipe,
+        rules: &Rules,
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let Self { decoder, resizer, source, made, turned, deep, .. } = self;
+        if head.deep
+            && let Some(values) = &recipe.deep
+        {
+            deep.decode(bytes, head, source)?;
+            deep.turn(turn)?;
+            return deep.finish(&view, (values, recipe.planes), resizer, out);
+        }
+        let stored = Shape::of(head, Mode::Rgb);
+        let pixels = room(source, stored.bytes()?)?;
+        decoder.decode(bytes, head, rules, pixels)?;
+        let (width, height) = turn.size((head.width, head.height));
+        let pixels = turn.bytes(pixels, 3, (head.width, head.height), turned)?;
+        let shape = Shape { width, height, ..stored };
         Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
     }
 
