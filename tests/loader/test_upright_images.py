@@ -109,7 +109,7 @@ def test_a_damaged_jpeg_is_salvaged_upright() -> None:
 
 
 def test_pixels_and_files_without_exif_are_as_before() -> None:
-    spec = {"size": 20, "crop": "random", "flip": True}
+    spec: dict[str, Any] = {"size": 20, "crop": "random", "flip": True}
     for images in (PIXELS[None], [b"P6 2 1 255 abcdef"], [file(PIXELS, 0)], [file(PIXELS, 1)]):
         before = made(images, ps.Image(**spec))
         assert np.array_equal(made(images, ps.Image(**spec, exif=True)), before)
