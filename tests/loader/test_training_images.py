@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -228,3 +229,23 @@ def test_a_description_is_frozen_pickled_and_shown() -> None:
 def test_arguments_out_of_bounds_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"size|crop|dtype|mean|std|layout|scale|ratio|center"):
         ps.Image(**wrong)
+
+
+def test_a_view_has_crops_of_its_own_which_a_resumed_run_repeats(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 48, 64, 3), np.uint8)
+    ps.write({"image": ps.encode_images(pixels, "png")}, tmp_path / "x.parquet")
+    ds = ps.open(tmp_path / "x.parquet").with_columns({"b": "image", "c": "image"})
+    random = {"size": 16, "crop": "random", "flip": True}
+    decode = {"image": ps.Image(**random), "b": ps.Image(**random, view=1), "c": ps.Image(**random)}
+
+    def loader() -> ps.Loader:
+        return ps.Loader(ds, 10, order=ps.Shuffled(seed=0), decode=decode)
+
+    batches = list(loader())
+    for batch in batches:
+        assert (batch["image"] != batch["b"]).any(axis=(1, 2, 3)).all()
+        assert np.array_equal(batch["image"], batch["c"])
+    first, again = loader(), loader()
+    next(iter(first))
+    again.load_state_dict(first.state_dict())
+    assert np.array_equal(next(iter(again))["b"], batches[1]["b"])

@@ -179,3 +179,15 @@ def test_the_other_files_of_an_unreadable_one_are_read(
     broken.with_name(f"{'b' if bad == 'a' else 'a'}.{ending}").write_bytes(broken.read_bytes())
     with pytest.raises(ps.FormatError):  # nothing is left to read
         ps.open(paths, damage=damage)
+
+
+def test_the_summary_of_a_conversion_counts_what_damage_left_out(tmp_path: Path) -> None:
+    texts = [f"text {n}" for n in range(100)]
+    ps.write({"text": texts}, tmp_path / "x.tfrecord", index=False)
+    data = (tmp_path / "x.tfrecord").read_bytes()
+    (tmp_path / "x.tfrecord").write_bytes(data.replace(b"text 50", b"tent 50"))
+    ds = ps.open(tmp_path / "x.tfrecord", damage="skip", index="never")
+    made = ps.convert(ds, tmp_path / "y.parquet")
+    assert made.num_records == 99
+    note = "1 damaged place was left out, with 1 record; Dataset.damage lists them"
+    assert note in made.notes

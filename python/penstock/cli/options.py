@@ -317,14 +317,20 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     types = pairs_of(given.pop("types", None) or (), "--cast")
     with misuse(has_read=bool(read), named=(*(columns or ()), *types, *text)):
         if text == ["auto"]:
-            plain = ps.open(one_or_many(source), types=types or None, **given)
-            text = [field.name for field in ps.stats(plain).fields if field.is_text]
+            text = _texts_of(ps.open(one_or_many(source), types=types or None, **given))
         cast = {**dict.fromkeys(text, "string"), **types} or None
         dataset = ps.open(one_or_many(source), types=cast, **given)
         if computed:
             dataset = dataset.with_columns(computed)
             dataset = dataset if columns is None else dataset.select(columns)
         return dataset
+
+
+def _texts_of(dataset: ps.Dataset) -> list[str]:
+    """The columns of bytes that are text in all records."""
+    import penstock as ps
+
+    return [field.name for field in ps.stats(dataset).fields if field.is_text]
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:

@@ -139,7 +139,10 @@ def filter_of(
         return Filter(lambda batch: _by_expression(where, batch), columns, bounds)
     if not callable(where):
         kind = type(where).__name__
-        raise TypeError(f"where= takes a text, an expression or a function of a batch, not {kind}")
+        raise TypeError(
+            f"where= takes a text, an expression or a function of a batch, not {kind};"
+            " Dataset.subset takes the numbers of records"
+        )
 
     return Filter(lambda batch: _by_function(where, batch), columns)
 

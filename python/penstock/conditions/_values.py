@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from penstock import describe
 from penstock.columns.batches import gather
 from penstock.columns.types import is_text
 from penstock.conditions._comparing import ARROW_ERRORS, as_array, compared, is_in, plain
@@ -46,6 +47,8 @@ _PYTHON = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_SHOWN = 100
+"""The most characters of an expression in an error."""
 _CANNOT = "the condition cannot be computed: "
 
 
@@ -63,7 +66,7 @@ def values_of(expression: Node, text: str, batch: pa.RecordBatch) -> pa.Array:
     try:
         return _array(expression, batch)
     except SchemaError as error:
-        error.message = f"{text} cannot be computed: {error.message.removeprefix(_CANNOT)}"
+        error.message = f"{describe.cut(text, _SHOWN)} cannot be computed: {error.message.removeprefix(_CANNOT)}"
         raise
 
 

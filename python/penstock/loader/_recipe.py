@@ -252,11 +252,11 @@ class Recipe:
             "damage": "skip",
             "pool": shared.pool,
         }
-        column = rows.batch.column(name)
+        column, keys = rows.batch.column(name), spec.drawn_from(rows.keys)
         faults: dict[str, list[ImageFault]] = {}
-        rows.decoded[name], faults[name] = decode_into(column, spec, rows.keys, **how)
+        rows.decoded[name], faults[name] = decode_into(column, spec, keys, **how)
         if spec.same:
-            pair = Pair(spec, sizes_of(column, limits), rows.keys, how)
+            pair = Pair(spec, sizes_of(column, limits), keys, how)
             for path, kind in spec.same.items():
                 if kind in COORDINATES:
                     rows.batch = pair.moved(rows.batch, path, kind)

@@ -22,6 +22,7 @@ from penstock import _core
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
+from penstock.orders.keys import checked_seed, record_keys
 from penstock.payloads.image_bytes import embedded, only_paths
 
 SAME = ("image", "nearest", "xyxy", "xywh", "xy")
@@ -72,6 +73,8 @@ class Image:
         fill: what surrounds an image in a letterbox: a whole number from 0 to 255, or one for each of red, green and
             blue. It is converted to numbers as pixels are.
         mask_fill: what surrounds the masks of `same`, such as 255 for a class that does not count.
+        view: another number gives the same picture another random crop and flip, for columns that hold two or more views
+            of it (docs/guide/loader-images.md).
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.
@@ -100,6 +103,7 @@ class Image:
     same: Mapping[str, str] | None = field(default=None, hash=False)
     fill: int | tuple[int, int, int] = 0
     mask_fill: int = 0
+    view: int = 0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -113,6 +117,7 @@ class Image:
         put(self, "flip", _flips(self.flip))
         put(self, "fill", _whole_channels(self.fill))
         put(self, "mask_fill", index(self.mask_fill))
+        put(self, "view", checked_seed(self.view))
         put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
@@ -136,6 +141,10 @@ class Image:
         """The shape of the result for an image of this size."""
         height, width = self.height_width or (height, width)
         return (height, width, 3) if self.layout == "nhwc" else (3, height, width)
+
+    def drawn_from(self, keys: np.ndarray) -> np.ndarray:
+        """The keys that the crops and flips of this view are drawn from, given those of the records, uint64[n]."""
+        return record_keys(self.view, 0, keys) if self.view else keys
 
     def decode(
         self,
@@ -169,6 +178,7 @@ class Image:
         damage: Damage = "salvage" if allow_damaged else "error"
         if keys is None:
             keys = np.arange(len(array), dtype=np.uint64)
+        keys = self.drawn_from(keys)
         batch, faults = decode_into(
             array, self, keys, damage=damage, limits=limits, threads=threads
         )

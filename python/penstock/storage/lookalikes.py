@@ -43,13 +43,8 @@ class Look(NamedTuple):
 def looks_like(head: bytes, tail: bytes, path: str) -> Look | None:
     """What a file of an unknown format appears to be, from its first and last bytes (up to LOOK_BYTES each). None if
     they do not show it. `path` is used in hints."""
-    if head.startswith(_ZIP) and b"/data.pkl" in head[:_FIRST_NAME]:
-        return Look("a file of torch.save, a pickle, which could run code", _FROM_PROGRAM)
-    for magic, what, hint in _MAGICS:
-        if head.startswith(magic):
-            return Look(what, hint)
-    if head.startswith(_PICTURES) or head[:4] + head[8:12] == b"RIFFWEBP":
-        return Look("a picture", _OPEN_PICTURES)
+    if (look := _binary(head)) is not None:
+        return look
     if head.startswith(_GZIP):
         inside = _inflated(head)
         if inside.startswith(_GZIP):
@@ -75,6 +70,17 @@ def own_file(path: str) -> Look | None:
             "the journal of an unfinished job of penstock",
             "repeat that command, which continues; penstock clean --remove removes what is left of it",
         )
+    return None
+
+
+def _binary(head: bytes) -> Look | None:
+    if head.startswith(_ZIP) and b"/data.pkl" in head[:_FIRST_NAME]:
+        return Look("a file of torch.save, a pickle, which could run code", _FROM_PROGRAM)
+    for magic, what, hint in _MAGICS:
+        if head.startswith(magic):
+            return Look(what, hint)
+    if head.startswith(_PICTURES) or head[:4] + head[8:12] == b"RIFFWEBP":
+        return Look("a picture", _OPEN_PICTURES)
     return None
 
 

@@ -198,6 +198,9 @@ class ObjectStorage(Storage):
             return StoreFolder(self, path, self._listings.below(path))
         if self._is_missing(path):
             raise FileNotFoundError(errno.ENOENT, "no such object", shown(path))
+        return self._object(path)
+
+    def _object(self, path: str) -> Source:
         store, key = self.store(path)
         with self._lock:
             self._forget_after_fork()

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Unpack
 
-from penstock import formats
+from penstock import describe, formats
 from penstock.conditions import Where
 from penstock.contract.format import Format
 from penstock.contract.keywords import ConvertOptions
@@ -297,14 +297,26 @@ def write_chosen(
             limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
             by_bytes = run_by_bytes if lock is None else run_by_bytes_in_store
             made = by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
-            return with_note_of_order(made, to)
+            return _with_note_of_damage(with_note_of_order(made, to), dataset)
         cut = Cut(how.num_shards, how.shard_records)
         if pieces:
             parts = plan_pieces(reading, kind, pieces, cut)
         else:
             parts = plan(reading, kind, to, is_folder, cut, how.compression)
         made = _run(parts, to, place, reading, writing, meter, lock, how)
-        return made if pieces else with_note_of_order(made, to)
+        made = made if pieces else with_note_of_order(made, to)
+        return _with_note_of_damage(made, dataset)
+
+
+def _with_note_of_damage(made: Summary, dataset: Dataset) -> Summary:
+    """Add a note if damaged records were left out."""
+    if not (regions := dataset.damage):
+        return made
+    where = "1 damaged place was" if len(regions) == 1 else f"{len(regions)} damaged places were"
+    known = [one.num_records for one in regions if one.num_records is not None]
+    lost = describe.records(sum(known)) if len(known) == len(regions) else "records"
+    note = f"{where} left out, with {lost}; Dataset.damage lists them"
+    return replace(made, notes=(*made.notes, note))
 
 
 def _refuse_on(how: How, dataset: Dataset) -> None:
