@@ -241,6 +241,20 @@ def lengths_of_one_level() -> Case:
     return Case(lambda: load(3), of_two, "pad_to={'a': (length, length)}")
 
 
+def made_lists_in_lists() -> Case:
+    ps.write({"id": [0, 1]}, "a.parquet")
+
+    def load(lengths: Any) -> Any:
+        made = {"map_records": lambda _: {"a": [[1], [2, 3]]}, "pad_to": {"a": lengths}}
+        (batch,) = ps.Loader(ps.open("a.parquet"), 2, **made)
+        return batch["a"].tolist()
+
+    def of_two() -> None:
+        assert load((2, 2)) == [[[1, 0], [2, 3]]] * 2
+
+    return Case(lambda: load(3), of_two, "pad_to={'a': (length, length)}")
+
+
 LABELS = pa.schema([("label", pa.dictionary(pa.int32(), pa.string())), ("x", pa.int64())])
 
 
@@ -350,6 +364,7 @@ def columns_that_recordio_lacks() -> Case:
 
 
 CASES: Cases = {
+    "f'pad_to={{{name!r}: {lengths_for(len(levels))}}}'": made_lists_in_lists,
     "\"pip install 'penstock[hdf5]'\"": hdf5_without_h5py,
     "\"pip install 'penstock[webdataset]'\"": cbor_without_cbor2,
     "'write(..., table=\"parquet\")'": structs_in_a_table,

@@ -117,3 +117,7 @@ def nothing(batch: Batch) -> Batch:
 def spins(batch: Batch) -> Batch:
     while True:
         pass
+
+
+def tokens_of(record: Batch) -> Batch:
+    return {"tok": [1] * len(record["text"])}

@@ -45,7 +45,7 @@ def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
-            _put(found, name, _as_array(column, options.of(name)))
+            put(found, name, _as_array(column, options.of(name)))
         except SchemaError as error:
             error.at(field=name)
             if error.message == _MISSING:
@@ -66,7 +66,7 @@ class _Padded(NamedTuple):
     lengths: np.ndarray | None
 
 
-def _put(found: dict[str, Any], name: str, value: Any) -> None:
+def put(found: dict[str, Any], name: str, value: Any) -> None:
     """Add a column to a batch, and the columns that `Pad` adds."""
     if not isinstance(value, _Padded):
         found[name] = value
@@ -125,7 +125,7 @@ def _fields(array: Any, how: ColumnOptions, levels: list[np.ndarray]) -> dict[st
         try:
             is_listed = len(levels) > 0
             value = _ragged(column, inside, levels) if is_listed else _as_array(column, inside)
-            _put(found, field.name, value)
+            put(found, field.name, value)
         except SchemaError as error:
             raise error.at(field=inside.path) from None
     return Structs(found, len(levels)) if levels else found
@@ -228,7 +228,7 @@ def _ragged(array: Any, how: ColumnOptions, outer: list[np.ndarray]) -> Any:
             "lists of tensors of several shapes cannot become arrays; use decode=, or columns= without this column"
         )
     if how.is_padded:
-        return _padded_levels(values, levels, how)
+        return padded_levels(values, levels, how)
     if how.ragged == "offsets":
         return (values, *reversed(levels))
     pieces: Any = values
@@ -242,7 +242,7 @@ def _stored(array: Any) -> Any:
     return array if is_plain else _stored(whole(array).storage)
 
 
-def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions) -> Any:
+def padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions) -> Any:
     pad = how.pad
     array = _filled_up(values, levels, how, pad.value)
     real = how.given.real

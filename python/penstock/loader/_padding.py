@@ -31,10 +31,14 @@ class ArrayOptions(NamedTuple):
     pads: Mapping[str, Pad] = {}
     real: np.ndarray | None = None
     """Which records of a batch are real, bool[n]; the others only fill it. None: all."""
+    others: str = "offsets"
+    """`ragged` of columns that it does not name."""
+    made: frozenset[str] = frozenset()
+    """The columns named in `pad_to` and `ragged` whose lists the user's functions have to make."""
 
     def of(self, column: str) -> ColumnOptions:
         """The options of a column."""
-        ragged = self.ragged if isinstance(self.ragged, str) else "offsets"
+        ragged = self.ragged if isinstance(self.ragged, str) else self.others
         return ColumnOptions(self, column, ragged, None, None, Pad()).told()
 
 
@@ -142,21 +146,39 @@ def array_options(
     pad_to: Any,
     buckets: Mapping[str, tuple[int, ...]],
     truncate: bool,
+    makes_more: bool = False,
 ) -> ArrayOptions:
-    """Check keywords of `Loader` against the schema. `buckets`: the lengths of the largest bucket."""
-    check_paths(schema, fill=fill, ragged=ragged)
+    """Check keywords of `Loader` against the schema. `buckets`: the lengths of the largest bucket. `makes_more`: the
+    user's functions may make other columns."""
     if pad_to is not None and not isinstance(pad_to, Mapping):
         raise TypeError(f"pad_to is a dict, {{column: length}}, not {pad_to!r}")
     given: Mapping[str, Any] = pad_to or {}
+    is_by_name = isinstance(ragged, Mapping)
+    made = _made(schema, given, ragged) if makes_more else frozenset[str]()
+    check_paths(schema, fill=fill, ragged=_without(ragged, made) if is_by_name else ragged)
     pads = {path: one for path, one in given.items() if isinstance(one, Pad)}
     lengths = {**given, **{path: pad.length for path, pad in pads.items()}, **buckets}
-    checked = lengths_of(lengths, schema, decode)
+    checked = lengths_of(lengths, schema, decode, made)
+    check_paths(schema, pad_to=_without(pads, made))
+    check_pads(_without(pads, made), schema, decode)
+    others = "offsets" if is_by_name else ragged
     if pads:
-        check_paths(schema, pad_to=pads)
-        check_pads(pads, schema, decode)
-        by_path = dict.fromkeys(schema.names, ragged) if isinstance(ragged, str) else ragged
+        by_path = ragged if is_by_name else dict.fromkeys(schema.names, ragged)
         ragged = {**by_path, **dict.fromkeys(pads, "pad")}
-    return ArrayOptions(ragged, fill, checked, truncate, pads)
+    return ArrayOptions(ragged, fill, checked, truncate, pads, others=others, made=made)
+
+
+def _without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def _made(schema: pa.Schema, pad_to: Mapping[str, Any], ragged: Any) -> frozenset[str]:
+    """The named columns that are no lists in the data."""
+    lists = {path for place in places(schema) if place.levels for path in place.paths}
+    by_name: Mapping[str, str] = ragged if isinstance(ragged, Mapping) else {}
+    named = {*pad_to, *(path for path, way in by_name.items() if way == "pad")}
+    fields = {path for path in named if "." in path and path.split(".")[0] in schema.names}
+    return frozenset(named - lists - (fields - {*schema.names}))
 
 
 def check_pads(pads: Mapping[str, Pad], schema: pa.Schema, decode: Collection[str]) -> None:
@@ -201,20 +223,25 @@ def _fitting(value: Any, place: Place) -> str | None:
 
 
 def lengths_of(
-    pad_to: Mapping[str, Any], schema: pa.Schema, decode: Collection[str]
+    pad_to: Mapping[str, Any],
+    schema: pa.Schema,
+    decode: Collection[str],
+    made: Collection[str] = (),
 ) -> dict[str, tuple[int, ...]]:
-    """Check the lengths of `pad_to` against the schema, and return them for each path, outermost first."""
+    """Check the lengths of `pad_to` against the schema, except those of columns that the user's functions make, and
+    return them for each path, outermost first."""
     found: dict[str, tuple[int, ...]] = {}
     for path, value in pad_to.items():
         if value is None:  # a Pad without a length
             continue
         given = [value] if isinstance(value, (int, np.integer)) else list(value)
         found[path] = tuple(checked_count(f"pad_to of {path!r}", length, 1) for length in given)
-    if found:
-        check_paths(schema, pad_to=found)
+    of_data = _without(found, made)
+    if of_data:
+        check_paths(schema, pad_to=of_data)
         every = list(places(schema))
-        for path in found:
-            _check_levels(path, every, found, decode)
+        for path in of_data:
+            _check_levels(path, every, of_data, decode)
     return found
 
 
@@ -238,7 +265,7 @@ def _lists_of(fields: Sequence[Place], decode: Collection[str], path: str) -> li
 
 
 def _other_levels(wrong: Place, lists: list[Place], count: int) -> SchemaError:
-    each = (f"{one.paths[-1]!r}: {_lengths_for(one.levels)}" for one in lists)
+    each = (f"{one.paths[-1]!r}: {lengths_for(one.levels)}" for one in lists)
     return SchemaError(
         f"holds lists of {wrong.levels} levels, and pad_to= has {count} lengths for them",
         field=wrong.paths[-1],
@@ -246,7 +273,8 @@ def _other_levels(wrong: Place, lists: list[Place], count: int) -> SchemaError:
     )
 
 
-def _lengths_for(levels: int) -> str:
+def lengths_for(levels: int) -> str:
+    """What `pad_to` has for lists of so many levels, in a hint."""
     return "length" if levels == 1 else f"({', '.join(['length'] * levels)})"
 
 

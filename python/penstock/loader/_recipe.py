@@ -185,9 +185,9 @@ class Recipe:
             mine = numbers[rows.places]
             with clock.on("map"), users_code(), in_the_batch("map= or map_records=", mine):
                 if self.workers is None:
-                    made = self.user(made, rows.keys, mine)
+                    made = self.user(made, rows.keys, mine, mask)
                 else:
-                    made = self.workers.call(shared.ended, made, rows.keys, mine)
+                    made = self.workers.call(shared.ended, made, rows.keys, mine, mask)
         num_bytes = size_of(made)
         return Made(
             made,

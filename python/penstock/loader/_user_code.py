@@ -12,6 +12,8 @@ import numpy as np
 
 from penstock.errors import SchemaError
 from penstock.loader._columns import Structs
+from penstock.loader._made_lists import MadeLists
+from penstock.loader._padding import ArrayOptions
 
 Batch = dict[str, Any]
 
@@ -20,6 +22,8 @@ Batch = dict[str, Any]
 class UserCode:
     map: Callable[..., Any] | None
     map_records: Callable[..., dict[str, Any]] | None
+    arrays: ArrayOptions
+    """How the lists that they make become arrays."""
 
     @property
     def is_any(self) -> bool:
@@ -30,20 +34,43 @@ class UserCode:
         """Whether a function has the parameter `keys`."""
         return any(_takes_keys(f) for f in (self.map, self.map_records) if f is not None)
 
-    def __call__(self, batch: Batch, keys: np.ndarray | None, numbers: np.ndarray) -> Batch:
-        """Call the functions. Errors have a note that names the records; `numbers` are those of the batch, int64[n]."""
+    def __call__(
+        self,
+        batch: Batch,
+        keys: np.ndarray | None,
+        numbers: np.ndarray,
+        real: np.ndarray | None = None,
+    ) -> Batch:
+        """Call the functions. Errors have a note that names the records; `numbers` are those of the batch, int64[n].
+        `real`, bool[n]: which records do not only fill the batch."""
+        lists = MadeLists(self.arrays, batch, numbers, real)
         if self.map_records is not None:
-            batch = _by_record(batch, self.map_records, keys, numbers)
-        if self.map is None:
-            return batch
-        with in_the_batch("map=", numbers):
-            found = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
-            if found is None:
-                raise SchemaError(
-                    "map returned None; it must return the batch, even if it changed it in place"
-                )
-            _check_rows(batch, found)
+            batch = _by_record(batch, self.map_records, keys, numbers, lists)
+        found = batch
+        if self.map is not None:
+            with in_the_batch("map=", numbers):
+                found = self.map(batch, keys=keys) if _takes_keys(self.map) else self.map(batch)
+                if found is None:
+                    raise SchemaError(
+                        "map returned None; it must return the batch, even if it changed it in place"
+                    )
+                _check_rows(batch, found)
+                found = _with_lists_padded(found, lists)
+        lists.check_all_came(found)
         return found
+
+
+def _with_lists_padded(found: Any, lists: MadeLists) -> Any:
+    """Pad the lists in what `map` returned: in columns that are lists of lists, and in any that the options name."""
+    if not isinstance(found, Mapping):
+        return found
+    columns: Mapping[str, Any] = found
+    padded: Batch = {}
+    for name, column in columns.items():
+        if isinstance(column, list) or (lists.waits_for(name) and _has_rows(column)):
+            rows = [_value(column, row) for row in range(_length({name: column}))]
+            lists.put(padded, name, rows, "map=", columns)
+    return {**columns, **padded} if padded else columns
 
 
 @contextmanager
@@ -78,6 +105,10 @@ def _check_rows(batch: Batch, found: Any) -> None:
         )
 
 
+def _has_rows(column: Any) -> bool:
+    return isinstance(column, tuple) or len(getattr(column, "shape", ())) > 0
+
+
 def _is_alike(before: Any, after: Any) -> bool:
     if isinstance(before, np.ndarray):
         return len(getattr(after, "shape", ())) > 0
@@ -96,6 +127,7 @@ def _by_record(
     function: Callable[..., dict[str, Any]],
     keys: np.ndarray | None,
     numbers: np.ndarray,
+    lists: MadeLists,
 ) -> Batch:
     """Call a function for each record of a batch, and convert its results back to columns."""
     if not _takes_keys(function):
@@ -110,7 +142,14 @@ def _by_record(
             error.add_note(f"raised in map_records= of a loader, for record {numbers[n]}")
             raise
         done.append(one)
-    return {name: _stacked([one[name] for one in done]) for name in done[0]} if done else batch
+    if not done:
+        return batch
+    made: Batch = {}
+    for name in done[0]:
+        column = [one[name] for one in done]
+        if not lists.put(made, name, column, "map_records=", done[0]):
+            made[name] = _stacked(column)
+    return made
 
 
 def _check_record(found: Any, before: list[dict[str, Any]]) -> None:

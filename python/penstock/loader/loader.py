@@ -77,8 +77,8 @@ class Loader:
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
             lists, one length for each level, outermost first. A longer list is an error. A penstock.Pad in place of the
-            length has another value, and adds a mask or the lengths of the lists. `pad_to`, `ragged` and
-            `fill` also take paths of fields, such as "objects.box".
+            length has another value, and adds a mask or the lengths of the lists. Lists that `map` and `map_records` make
+            are padded, too. `pad_to`, `ragged` and `fill` also take paths of fields, such as "objects.box".
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the same
             on all ranks, and its lists are padded to the bucket's size. A dict in place of the list gives each bucket
@@ -188,6 +188,7 @@ class Loader:
             pad_to=pad_to,
             buckets=self._sequence.longest(),
             truncate=truncate,
+            makes_more=map is not None or map_records is not None,
         )
         check_same(decode, schema)
         arguments.check_damage(self.source.damage_mode, self.plan.world_size)
@@ -197,7 +198,7 @@ class Loader:
         self._progress = progress
         less_with = partial(parses_less_with, self.source, self.order, self.cache)
         self._meter = Meter(self.threads, less_with, self.source.traffic)
-        user = UserCode(map, map_records)
+        user = UserCode(map, map_records, arrays)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
         self._recipe = Recipe(
             self.source,
