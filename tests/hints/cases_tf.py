@@ -45,6 +45,21 @@ def elsewhere() -> Case:
     return Case(lambda: tf.io.read_file("hdfs://there/a.txt"), copied)
 
 
+def _compressed(actual: str, given: str) -> Case:
+    """A TFRecord file that is read with another compression than its own."""
+    with tf.io.TFRecordWriter("a.tfrecord", actual) as writer:
+        writer.write(b"one")
+
+    def read(kind: str) -> list[Any]:
+        return listed(tf.data.TFRecordDataset("a.tfrecord", kind))
+
+    def advised() -> None:
+        assert read(actual) == [b"one"]
+
+    hint = f'compression_type="{actual}"' if actual else "leave out compression_type"
+    return Case(lambda: read(given), advised, hint)
+
+
 # -- alternatives to functions of TensorFlow ------------------------------------------------------
 
 
@@ -416,6 +431,11 @@ CASES: Cases = {
     "'only TensorFlow reads folders that TensorFlow saved'": folders_of_tensorflow,
     "'pip install ml_dtypes'": lambda: apart(WITHOUT_ML_DTYPES),
     "'copy the files to this machine first'": (elsewhere),
+    "_argument(found)": (
+        lambda: _compressed("GZIP", ""),
+        lambda: _compressed("ZLIB", "GZIP"),
+        lambda: _compressed("", "ZLIB"),
+    ),
     "nearest(symbol)": (
         *(_way(NEAREST[name], *way) for name, way in WAYS.items()),
         _way(in_numpy("cbrt"), "tf.math.cbrt", _cube_root),
