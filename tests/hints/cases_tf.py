@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import sqlite3
@@ -190,6 +191,23 @@ print(len(model.fit(data, verbose=0).history["loss"]))
     assert _said(program) == "1"
 
 
+IN_KERAS = {name: way.split()[4] for name, way in NEAREST.items() if "write keras." in way}
+
+
+@functools.cache
+def _said_by_keras() -> str:
+    """What one process says that takes all names of Keras in the hints."""
+    names = [name.removeprefix("keras.") for name in IN_KERAS.values()]
+    program = (
+        "import keras, operator\nfor name in {}: operator.attrgetter(name)(keras)\nprint('all')"
+    )
+    return _said(program.format(names))
+
+
+def _named_in_keras() -> None:
+    assert _said_by_keras() == "all"
+
+
 def _linalg() -> None:
     assert np.linalg.det(tf.constant([[2.0, 0.0], [0.0, 3.0]])) == pytest.approx(6)
 
@@ -258,7 +276,7 @@ WAYS: dict[str, tuple[str, Callable[[], None]]] = {
     "tf.SparseTensor": ("tf.SparseTensor.consumers", _sparse),
     "tf.Variable": ("tf.Variable", _numpy_array),
     "tf.audio": ("tf.audio.decode_mp3", _sound),
-    "tf.config": ("tf.config.optimizer", _threads),
+    "tf.config": ("tf.config.get_soft_device_placement", _threads),
     "tf.data": ("tf.data.NumpyIterator", _loader),
     "tf.data.Dataset.fingerprint": ("tf.data.Dataset.fingerprint", _fingerprint),
     "tf.data.Dataset.sparse_batch": ("tf.data.experimental.dense_to_sparse_batch", _ragged_batch),
@@ -288,6 +306,7 @@ WAYS: dict[str, tuple[str, Callable[[], None]]] = {
     "tf.placeholder": ("tf.compat.v1.placeholder", _at_once),
     "tf.signal": ("tf.signal.mdct", _fft),
     "tf.train": ("tf.train.Checkpoint", _torch),
+    **{name: (name, _named_in_keras) for name in IN_KERAS},
 }
 """For each missing symbol in NEAREST, a case that follows the advised way."""
 assert WAYS.keys() == NEAREST.keys(), "each way in NEAREST needs a case"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import os
 import zlib
 from pathlib import Path
@@ -97,6 +98,29 @@ def test_another_compression_is_data_loss(tmp_path: Path, given: str, actual: st
     path = str(written(tmp_path / "a", RECORDS[:9], actual))
     found, error = same(lambda tf: tf.data.TFRecordDataset(path, given))
     assert (len(found), error) == ((9, None) if given == actual else (0, "DataLossError"))
+
+
+@pytest.mark.parametrize(("actual", "given"), list(itertools.permutations(["", "GZIP", "ZLIB"], 2)))
+def test_another_compression_is_named_with_the_argument_that_reads_it(
+    tmp_path: Path, actual: str, given: str
+) -> None:
+    path = str(written(tmp_path / "a", RECORDS[:9], actual))
+    with pytest.raises(ours.errors.DataLossError) as caught:
+        list(ours.data.TFRecordDataset(path, given))
+    assert f"the file begins as {actual.lower() or 'a plain TFRecord'}, but" in str(caught.value)
+    right = f'compression_type="{actual}"' if actual else "leave out compression_type"
+    assert (caught.value.file, caught.value.hint) == (path, right)
+
+
+def test_a_damaged_file_whose_compression_is_given_rightly_is_only_damaged(tmp_path: Path) -> None:
+    for kind in ("", "GZIP", "ZLIB"):
+        path = written(tmp_path / "a", RECORDS, kind)
+        damaged = bytearray(path.read_bytes())
+        damaged[-20] ^= 1
+        path.write_bytes(bytes(damaged))
+        with pytest.raises(ours.errors.DataLossError) as caught:
+            list(ours.data.TFRecordDataset(str(path), kind))
+        assert "begins as" not in str(caught.value)
 
 
 def test_damage_is_data_loss_after_the_records_before_it(tmp_path: Path) -> None:

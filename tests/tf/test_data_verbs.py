@@ -217,6 +217,21 @@ def test_options_take_what_tensorflow_has_and_nothing_else() -> None:
         getattr(mine, name)
 
 
+@pytest.mark.parametrize("tf", [real, ours])
+def test_both_names_of_determinism_are_one_option(tf: Any) -> None:
+    names = ("deterministic", "experimental_deterministic")
+    for written, read in (names, names[::-1]):
+        for value in (False, True):
+            options = tf.data.Options()
+            setattr(options, written, value)
+            assert getattr(options, written) is getattr(options, read) is value
+            # The later value counts, whatever its name.
+            setattr(options, read, not value)
+            assert getattr(options, written) is getattr(options, read) is (not value)
+            dataset = tf.data.Dataset.range(3).with_options(options)
+            assert getattr(dataset.options(), written) is (not value)
+
+
 def test_ignore_errors_skips_elements_that_fail() -> None:
     def fail_at_two(x: Any) -> Any:
         if x == 2:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import json
+import operator
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -55,7 +58,9 @@ def test_names_of_tensorflow_1_mean_what_they_meant(tmp_path: Any) -> None:
     [
         "tf.compat.v1.Session",
         "tf.compat.v1.image.ssim_multiscale",
-        "tf.config.optimizer",
+        "tf.compat.v1.disable_v2_behavior",
+        "tf.config.get_soft_device_placement",
+        "tf.losses",
         "tf.debugging.assert_shapes",
         "tf.math.lgamma",
         "tf.ragged.cross",
@@ -265,6 +270,11 @@ WAYS: dict[str, Any] = {
     "the indices and values of a sparse tensor, which are arrays": lambda p: np.asarray(
         tf.sparse.from_dense([1]).values
     ),
+    **{
+        way: lambda p: importlib.util.find_spec("keras") or pytest.skip("there is no Keras")
+        for way in NEAREST.values()
+        if "write keras." in way
+    },
     "the methods of bytes in a function given to Dataset.map: value.numpy()": lambda p: (
         _by_function(lambda x: x.numpy().title())
     ),
@@ -292,6 +302,71 @@ def test_a_function_of_numpy_that_an_error_names_exists(symbol: str) -> None:
 def test_keras_says_which_line_to_change() -> None:
     with pytest.raises(AttributeError, match=r"import keras, and write keras instead of tf\.keras"):
         tf.keras.layers.Dense(1)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "named"),
+    [
+        ("losses", "keras.losses instead of tf.losses"),
+        ("metrics", "keras.metrics instead of tf.metrics"),
+        ("optimizers", "keras.optimizers instead of tf.optimizers"),
+        ("initializers", "keras.initializers instead of tf.initializers"),
+        ("ones_initializer", "keras.initializers.Ones instead of tf.ones_initializer"),
+    ],
+)
+def test_names_that_tensorflow_shares_with_keras_are_named_in_keras(
+    symbol: str, named: str
+) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"import keras, and write {named}")):
+        getattr(tf, symbol)
+
+
+def test_a_program_of_sessions_hears_that_there_are_none() -> None:
+    for name in ("disable_v2_behavior", "disable_eager_execution"):
+        with pytest.raises(AttributeError, match="no session: values are computed immediately"):
+            getattr(tf.compat.v1, name)
+
+
+SETTINGS: dict[str, tuple[Any, ...]] = {
+    "config.experimental.enable_op_determinism": (),
+    "config.experimental.enable_tensor_float_32_execution": (True,),
+    "config.optimizer.set_experimental_options": ({"layout_optimizer": True},),
+    "config.optimizer.set_jit": (True,),
+    "config.set_soft_device_placement": (True,),
+    "data.experimental.enable_debug_mode": (),
+    "debugging.set_log_device_placement": (False,),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_setting_of_tensorflow_is_accepted_without_effect(name: str) -> None:
+    mine, theirs = (operator.attrgetter(name)(t) for t in (tf, tensorflow))
+    inspect.signature(theirs).bind(*SETTINGS[name])
+    assert mine(*SETTINGS[name]) is None
+    assert list(tf.data.Dataset.range(3).map(lambda x: x + 1).as_numpy_iterator()) == [1, 2, 3]
+
+
+def test_logical_devices_are_tensorflows_without_accelerators() -> None:
+    for given in ((), ("CPU",)):
+        mine, theirs = (t.config.list_logical_devices(*given) for t in (tf, tensorflow))
+        assert [tuple(d) for d in mine] == [(d.name, d.device_type) for d in theirs]
+    assert tf.config.list_logical_devices("GPU") == []
+    assert tf.config.experimental.list_logical_devices("TPU") == []
+
+
+@pytest.mark.parametrize("value", ["a", b"a", "é", b"\xc3\xa9", b"\xff", bytearray(b"a"), 1, None])
+@pytest.mark.parametrize("name", ["as_bytes", "as_str", "as_text", "as_str_any"])
+@pytest.mark.parametrize("more", [(), ("latin-1",)])
+def test_texts_and_bytes_become_each_other_as_in_tensorflow(
+    name: str, value: Any, more: tuple[str, ...]
+) -> None:
+    def outcome(t: Any) -> Any:
+        try:
+            return getattr(t.compat, name)(value, *more)
+        except (TypeError, UnicodeDecodeError) as error:
+            return type(error), str(error)
+
+    assert outcome(tf) == outcome(tensorflow)
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])

@@ -332,6 +332,55 @@ v1 = _Space(
     write_file=io.write_file,
 )
 
+
+def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
+    """Text as bytes, and bytes unchanged.
+
+    Raises:
+        TypeError: neither text nor bytes, such as a tensor.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.compat.as_bytes("name")
+        b'name'
+    """
+    if isinstance(bytes_or_text, bytearray):
+        return bytes(bytes_or_text)
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text.encode(encoding)
+    return _known(bytes_or_text)
+
+
+def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
+    """Bytes as text, and text unchanged.
+
+    Raises:
+        TypeError: neither text nor bytes, such as a tensor.
+        UnicodeDecodeError: bytes that are no text in this encoding.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.compat.as_text(b"name")
+        'name'
+    """
+    if isinstance(bytes_or_text, str):
+        return bytes_or_text
+    return _known(bytes_or_text).decode(encoding)
+
+
+def as_str_any(value: Any, encoding: str = "utf-8") -> str:
+    """Bytes as text, and any other value as `str` shows it."""
+    return as_text(value, encoding) if isinstance(value, bytes) else str(value)
+
+
+def _known(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError(f"Expected binary or unicode string, got {value!r}")
+    return value
+
+
+as_str = as_text
+
 # For `import penstock.tf.compat.v1 as tf`.
 sys.modules |= {f"{__name__}.v1": v1, f"{__name__}.v2": v2}
 

@@ -26,6 +26,7 @@ __all__ = [
     "assert_rank",
     "assert_type",
     "check_numerics",
+    "set_log_device_placement",
 ]
 
 
@@ -110,6 +111,10 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Any:
         if found.any():
             raise InvalidArgumentError(None, None, f"{message} : Tensor had {what} values")
     return value
+
+
+def set_log_device_placement(enabled: bool) -> None:
+    """Has no effect, because everything runs on the CPU."""
 
 
 __getattr__ = absent_from("tf.debugging")

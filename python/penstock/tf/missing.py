@@ -10,6 +10,18 @@ import numpy as np
 
 from penstock.tf.error_classes import UnimplementedError
 
+_IN_KERAS = {
+    "tf.constant_initializer": "keras.initializers.Constant",
+    "tf.initializers": "keras.initializers",
+    "tf.losses": "keras.losses",
+    "tf.metrics": "keras.metrics",
+    "tf.ones_initializer": "keras.initializers.Ones",
+    "tf.optimizers": "keras.optimizers",
+    "tf.random_normal_initializer": "keras.initializers.RandomNormal",
+    "tf.random_uniform_initializer": "keras.initializers.RandomUniform",
+    "tf.zeros_initializer": "keras.initializers.Zeros",
+}
+"""Names of Keras that TensorFlow has outside `tf.keras`, too."""
 NEAREST: dict[str, str] = {
     "tf.audio": "soundfile in a function given to Dataset.map",
     "tf.config": "no setting: threads already use all cores",
@@ -49,6 +61,7 @@ NEAREST: dict[str, str] = {
     "tf.sparse": "the indices and values of a sparse tensor, which are arrays",
     "tf.strings": "the methods of bytes in a function given to Dataset.map: value.numpy()",
     "tf.train": "torch, JAX or keras: penstock prepares data",
+    **{old: f"import keras, and write {new} instead of {old}" for old, new in _IN_KERAS.items()},
 }
 """The nearest alternative by prefix of a symbol; the longest matching prefix counts."""
 IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"
@@ -78,8 +91,12 @@ def _is_function(found: object) -> bool:
     return callable(found) and hasattr(found, "__name__") and not isinstance(found, type)
 
 
-_OLD_NAMES = {"tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch"}
-"""Functions that TensorFlow has replaced by methods."""
+_OLD_NAMES = {
+    "tf.data.experimental.dense_to_sparse_batch": "tf.data.Dataset.sparse_batch",
+    "tf.disable_eager_execution": "tf.Session",
+    "tf.disable_v2_behavior": "tf.Session",
+}
+"""Names whose nearest alternative is that of another name."""
 
 
 def missing(symbol: str) -> MissingSymbolError:

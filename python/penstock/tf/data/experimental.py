@@ -257,6 +257,10 @@ def table_from_dataset(
     return StaticHashTable(entries, -1 if default_value is None else default_value)
 
 
+def enable_debug_mode() -> None:
+    """Has no effect, because functions of datasets always run as plain Python, as in TensorFlow's debug mode."""
+
+
 load = Dataset.load
 Counter = Dataset.counter
 choose_from_datasets = Dataset.choose_from_datasets
@@ -283,6 +287,7 @@ __all__ = [
     "cardinality",
     "choose_from_datasets",
     "dense_to_ragged_batch",
+    "enable_debug_mode",
     "enumerate_dataset",
     "get_single_element",
     "group_by_window",

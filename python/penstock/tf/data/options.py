@@ -32,6 +32,8 @@ class Options:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name == "experimental_deterministic":
+            return self.deterministic
         if name in self._values:
             return self._values[name]
         if name in self._GROUPS:
@@ -43,6 +45,8 @@ class Options:
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
             object.__setattr__(self, name, value)
+        elif name == "experimental_deterministic":  # an older name of the same option
+            self._values["deterministic"] = value
         elif name in self._GROUPS or name in self._KNOWN:
             self._values[name] = value
         else:

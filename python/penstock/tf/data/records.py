@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.contract.format import Chunk, Options, Reader
 from penstock.errors import PenstockError, TruncatedError
-from penstock.formats.tfrecord.format import TFRecordFormat, compression_in
+from penstock.formats.tfrecord.format import TFRecordFormat, compression_in, compression_of
 from penstock.framing.framings import TFRECORD
 from penstock.framing.read.shard import INSIDE
 from penstock.storage.base import Source
@@ -41,6 +41,8 @@ _CONTAINERS = {"": "", "GZIP": "gzip", "ZLIB": "zlib"}
 LARGE_BYTES = 1024
 """Records of at least this mean size become Python objects immediately, because the cost per object is small for them."""
 _LINES = 4096
+_HEAD_BYTES = 4096
+"""How many bytes of a file show its compression."""
 
 
 def container_of(compression_type: Any) -> str:
@@ -133,7 +135,7 @@ def read_records(path: str, container: str) -> Iterator[AnyBlock]:
     except PenstockError as error:
         if isinstance(error, TruncatedError) and _ends_quietly(error, path, container):
             return
-        raise _damage(error) from error
+        raise _otherwise_compressed(source, container, path) or _damage(error) from error
     except OSError as error:
         raise refusal(error, path) from error
     finally:
@@ -188,6 +190,29 @@ def _is_small(views: pa.Array) -> bool:
     """Whether the mean size of the first records is below LARGE_BYTES."""
     few = views.slice(0, 16).cast(pa.large_binary())
     return few.nbytes < LARGE_BYTES * max(1, len(few))
+
+
+def _otherwise_compressed(source: Source, container: str, path: str) -> DataLossError | None:
+    """The error that says how to read the file, if it begins with another compression than the program gave."""
+    try:
+        head = source.read(0, _HEAD_BYTES).to_bytes()
+    except (PenstockError, OSError):
+        return None  # a pipe, for example, whose first bytes are gone
+    found = compression_of(head)
+    if not head or found is None or found == container:
+        return None
+    given = (
+        f"compression_type is {container.upper()}" if container else "no compression_type is given"
+    )
+    message = (
+        f"corrupted record at 0: the file begins as {found or 'a plain TFRecord'}, but {given}"
+    )
+    return DataLossError(None, None, message, file=path, hint=_argument(found))
+
+
+def _argument(found: str) -> str:
+    """The argument that reads a file with this compression."""
+    return f'compression_type="{found.upper()}"' if found else "leave out compression_type"
 
 
 def _damage(error: PenstockError) -> DataLossError:
