@@ -116,6 +116,19 @@ def test_raw_head_shows_the_payload(single: Path) -> None:
 # -- schema ---------------------------------------------------------------------------------------
 
 
+def test_schema_compares_the_files_of_a_damaged_set(tmp_path: Path) -> None:
+    ps.write({"a": [1] * 9}, tmp_path / "x-0.tfrecord", index=False)
+    ps.write({"a": [1] * 9, "b": [2] * 9}, tmp_path / "x-1.tfrecord", index=False)
+    with open(tmp_path / "x-0.tfrecord", "r+b") as file:
+        file.write(b"\xff")
+    assert run("schema", tmp_path).status == 1
+    lacking = {
+        field["name"]: field["num_lacking"]
+        for field in run("schema", "--json", "--damage", "skip", tmp_path).document["fields"]
+    }
+    assert lacking == {"a": 0, "b": 1}
+
+
 def test_schema_says_what_it_was_inferred_from(single: Path) -> None:
     document = run("schema", "--json", single).document
     assert next(field["type"] for field in document["fields"]) == "int64"

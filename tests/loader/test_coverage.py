@@ -136,6 +136,19 @@ def test_an_audit_finds_what_was_not_planned(shards: Path, monkeypatch: pytest.M
         ps.audit(one)
 
 
+@pytest.mark.parametrize("buckets", [None, {"tokens": {1: 9, 3: 4}}])
+def test_an_audit_does_not_count_records_that_only_fill_a_batch(
+    tmp_path: Path, buckets: Any
+) -> None:
+    ps.write({"tokens": [list(range(n % 4)) for n in range(50)]}, tmp_path / "x.parquet")
+    size = 8 if buckets is None else None
+    order = ps.Shuffled(seed=0)
+    data = ps.open(tmp_path / "x.parquet")
+    found = ps.audit(ps.Loader(data, size, order=order, uneven="pad", buckets=buckets))
+    assert found.ok and found.coverage is not None
+    assert (found.coverage.num_once, found.coverage.num_repeated) == (50, 0)
+
+
 def test_an_audit_counts_damaged_records_as_missing(tmp_path: Path) -> None:
     path = tmp_path / "n.tfrecord"
     ps.write({"t": [f"text {n}" for n in range(50)]}, path)

@@ -151,3 +151,44 @@ def test_torchrun_divides_the_records(data: ps.Dataset, tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr
+
+
+LATE = """
+    import sys
+    import warnings
+    import torch.distributed as dist
+    import penstock as ps
+
+    ds, rank, place = ps.open(sys.argv[1]), int(sys.argv[2]), f"file://{sys.argv[3]}"
+    forgotten, auto = ps.Loader(ds, 5), ps.Loader(ds, 5, rank="auto")
+    meant = ps.Loader(ds, 5, rank=0, world_size=1)
+    dist.init_process_group("gloo", init_method=place, rank=rank, world_size=2)
+    for loader, count in ((forgotten, 1), (auto, 1), (auto.torch(), 0), (meant, 0), (ps.Loader(ds, 5, rank="auto"), 0)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                assert sum(len(batch["id"]) for batch in loader) in (15, 30)
+        assert len(caught) == count, (loader, caught)
+        for one in caught:
+            assert f"process {rank} of 2 (torch.distributed)" in str(one.message)
+            assert "made before the processes" in str(one.message)
+            assert one.filename == __file__
+    dist.destroy_process_group()
+"""
+
+
+def test_loaders_made_before_the_processes_are_set_up_warn_once(
+    data: ps.Dataset, tmp_path: Path
+) -> None:
+    program = tmp_path / "late.py"
+    program.write_text(textwrap.dedent(LATE))
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(program), data.paths[0], str(rank), str(tmp_path / "meeting")],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    errors = [one.communicate(timeout=300)[1] for one in started]
+    assert [one.returncode for one in started] == [0, 0], errors

@@ -90,5 +90,14 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         ps.Balanced([1, 2], 0).take(3, 0, 0, 1)
     import pyarrow as pa
 
-    with pytest.raises(ValueError, match="1 of 2 records have no value"):
+    with pytest.raises(
+        ValueError, match="1 of 2 records have no value, the first of them record 1;"
+    ):
         ps.Balanced(pa.array(["a", None]), 0)
+    chunks = pa.chunked_array([[2, 1], [None, 3, None]])
+    for weights in (chunks, [2, 1, None, 3, None]):
+        with pytest.raises(
+            ValueError, match=r"2 of 5 records .* first of them record 2; .*fill_null\(0\)"
+        ):
+            ps.Weighted(weights, 0)
+    assert len(ps.Weighted(chunks.fill_null(0), 0).weights) == 5

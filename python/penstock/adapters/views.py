@@ -31,6 +31,11 @@ class View:
         """The view itself, because Lightning calls `set_epoch` of the sampler."""
         return self
 
+    @property
+    def batch_sampler(self) -> None:
+        """None: Lightning reads it of every validation loader that has a sampler."""
+        return None
+
     def set_epoch(self, epoch: int) -> None:
         """See Loader.set_epoch."""
         self._state = None

@@ -39,7 +39,9 @@ Examples:
     is_flag=True,
     help="Print a Python module with a feature description for tf.io.parse_example.",
 )
-@reading("format", "read", "computed", "columns", "types", "raw", "dialect", "infer", "limits")
+@reading(
+    "format", "read", "computed", "columns", "types", "raw", "damage", "dialect", "infer", "limits"
+)
 @on_option
 @json_option
 def command(

@@ -35,6 +35,7 @@ from penstock.columns.types import DTYPE_KEY, is_bytes, is_text
 from penstock.errors import SchemaError
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.loader._padding import ArrayOptions, ColumnOptions, has_offsets, is_tensor
+from penstock.loader.padding import Pad
 
 _MISSING = "a value is missing, and NumPy's numbers have no missing values"
 
@@ -244,14 +245,17 @@ def _stored(array: Any) -> Any:
 def _padded_levels(values: np.ndarray, levels: list[np.ndarray], how: ColumnOptions) -> Any:
     pad = how.pad
     array = _filled_up(values, levels, how, pad.value)
+    real = how.given.real
+    if real is not None and pad != Pad():
+        # Records that only fill the batch have no values.
+        array[~real] = 0 if pad.value is None and array.dtype != object else pad.value
     if not (pad.mask or pad.lengths):
         return array
     mask = _filled_up(np.ones(len(values), bool), levels, how, False) if pad.mask else None
     lengths = np.minimum(np.diff(levels[0]), array.shape[1]) if pad.lengths else None
-    if how.given.real is not None:  # records that only fill the batch have no values
-        for added in (mask, lengths):
-            if added is not None:
-                added[~how.given.real] = 0
+    for added in (mask, lengths):
+        if real is not None and added is not None:
+            added[~real] = 0
     return _Padded(array, mask, lengths)
 
 

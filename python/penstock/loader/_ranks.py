@@ -36,24 +36,46 @@ _VARIABLES = (
 )
 
 
-def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int]:
-    """Return the `rank` and `world_size` of a loader. Warn if they are not given, but this is one of several
-    processes.
+class Watch:
+    """Warns once if the processes of a job are set up only after their loaders, which then read all records each."""
+
+    def __init__(self, *, is_on: bool) -> None:
+        self._is_on = is_on
+
+    def look(self) -> None:
+        """Called when an epoch begins."""
+        place = _of_libraries() if self._is_on else None
+        if place is not None and place.world_size > 1:
+            self._is_on = False
+            warnings.warn(
+                f"this is process {place.rank} of {place.world_size} ({place.launcher}), and each reads all records,"
+                ' because the loader was made before the processes were set up: make it afterwards, with rank="auto",'
+                " in Lightning in the hooks train_dataloader() and val_dataloader(); or give rank=0, world_size=1 if each"
+                " process needs all records",
+                stacklevel=5,
+            )
+
+
+def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int, Watch]:
+    """Return the `rank` and `world_size` of a loader, and the watch over its later epochs. Warn if they are not given,
+    but this is one of several processes.
 
     Raises:
         TypeError: `rank` is a string other than "auto".
         ValueError: `rank` is "auto", and world_size is given.
     """
     if not isinstance(rank, str):
-        if rank is ALONE and world_size == 1:
-            _warn_if_forgotten()
-        return rank, world_size
+        is_forgotten = rank is ALONE and world_size == 1
+        has_warned = is_forgotten and _warn_if_forgotten()
+        return rank, world_size, Watch(is_on=is_forgotten and not has_warned)
     if rank != "auto":
         raise TypeError(f'rank is a whole number, not {rank!r}; "auto" is allowed, too')
     if world_size != 1:
         raise ValueError('rank="auto" also finds world_size=; leave it out')
     place = found()
-    return (0, 1) if place is None else (place.rank, place.world_size)
+    if place is None:
+        return 0, 1, Watch(is_on=True)
+    return place.rank, place.world_size, Watch(is_on=place.world_size == 1)
 
 
 def found() -> Place | None:
@@ -64,14 +86,18 @@ def found() -> Place | None:
     Raises:
         ValueError: the variables of a launcher are not valid numbers.
     """
-    for from_library in (_of_ray_train, _of_torch, _of_jax):
-        place = from_library()
-        if place is not None:
-            return place
+    place = _of_libraries()
+    if place is not None:
+        return place
     for launcher, rank, world_size in _VARIABLES:
         if rank in os.environ and world_size in os.environ:
             return _of_variables(launcher, rank, world_size)
     return None
+
+
+def _of_libraries() -> Place | None:
+    places = (from_library() for from_library in (_of_ray_train, _of_torch, _of_jax))
+    return next((place for place in places if place is not None), None)
 
 
 def _of_variables(launcher: str, rank: str, world_size: str) -> Place:
@@ -114,14 +140,17 @@ def _of_jax() -> Place | None:
     return Place(jax.process_index(), jax.process_count(), "jax.distributed")
 
 
-def _warn_if_forgotten() -> None:
+def _warn_if_forgotten() -> bool:
+    """Warn if this is one of several processes, and return whether it is."""
     try:
         place = found()
     except ValueError:
-        return
-    if place is not None and place.world_size > 1:
-        warnings.warn(
-            f"this is process {place.rank} of {place.world_size} ({place.launcher}), and each reads all records: pass"
-            ' rank="auto" to divide the records, or rank=0, world_size=1 if each process needs all of them',
-            stacklevel=4,
-        )
+        return False
+    if place is None or place.world_size == 1:
+        return False
+    warnings.warn(
+        f"this is process {place.rank} of {place.world_size} ({place.launcher}), and each reads all records: pass"
+        ' rank="auto" to divide the records, or rank=0, world_size=1 if each process needs all of them',
+        stacklevel=4,
+    )
+    return True

@@ -134,13 +134,27 @@ def audit(loader: Loader) -> PlanReport:
                 f"batch {done} of rank {loader.rank} has other records than planned:"
                 f" {numbers[:5].tolist()} … instead of {wanted[:5].tolist()} …"
             )
-        np.add.at(counts, numbers, 1)
+        np.add.at(counts, _real(loader, report.epoch, parts[done], numbers, wanted), 1)
         done += 1
     stopped = loader.source.damage_mode == "stop" and bool(loader.damage)
     if done != len(parts) and not stopped:
         raise AssertionError(f"{done} batches were delivered, and {len(parts)} planned")
     coverage = _counted(loader, counts, explained=True, steps={})
     return replace(report, ranks=[report.ranks[loader.rank]], coverage=coverage)
+
+
+def _real(
+    loader: Loader, epoch: int, part: BatchPart, numbers: np.ndarray, wanted: np.ndarray
+) -> np.ndarray:
+    """The records of a batch without those that only fill it. `wanted` are those of the plan."""
+    sequence = loader.buckets
+    if sequence is not None:
+        mask = sequence.mask(loader.plan, part, epoch)
+    else:
+        mask = loader.plan.mask(part) if loader.plan.uneven == "pad" else None
+    if mask is None:
+        return numbers
+    return numbers[mask] if len(numbers) == len(mask) else numbers[np.isin(numbers, wanted[mask])]
 
 
 def _is_subsequence(some: np.ndarray, of: np.ndarray) -> bool:

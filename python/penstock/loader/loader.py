@@ -160,7 +160,7 @@ class Loader:
         buckets: Mapping[str, Sequence[int] | Mapping[int, int]] | None = None,
     ) -> None:
         self.order = arguments.checked_order(order)
-        rank, world_size = rank_and_world_size(rank, world_size)
+        rank, world_size, self._watch = rank_and_world_size(rank, world_size)
         arguments.check_columns(columns, record_numbers)
         arguments.check_functions(decode, map, map_records)
         arguments.check_lists(ragged, pad_to or buckets, truncate)
@@ -293,6 +293,7 @@ class Loader:
                     line.end(self.stats())
 
     def _made(self, epoch: int, position: int, first: int = 0, every: int = 1) -> Generator[Made]:
+        self._watch.look()
         left = len(range(first, self.plan.num_steps(position), every))
         if not left:
             self._at = (epoch + 1, 0)

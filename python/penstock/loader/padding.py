@@ -17,7 +17,8 @@ class Pad:
         mask: add a column `<name>_mask`, bool of the shape of the padded lists: True for values of the list.
         lengths: add a column `<name>_length`, int64[n]: how many values of the list are in the batch.
 
-    With `uneven="pad"`, records that only fill a batch are False in that mask, and their lengths are 0.
+    With `uneven="pad"`, records that only fill a batch are False in that mask, their lengths are 0, and their values are
+    the pad value.
 
     Example:
         >>> import penstock as ps

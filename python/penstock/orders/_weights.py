@@ -23,19 +23,27 @@ from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_ke
 def _array(values: Any) -> np.ndarray:
     """Convert a column without nulls to a read-only NumPy array."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        if values.null_count:
-            raise ValueError(f"{values.null_count} of {len(values)} records have no value")
+        _refuse_missing(
+            values.is_null().to_numpy(zero_copy_only=False) if values.null_count else ()
+        )
         values = values.to_numpy(zero_copy_only=False)
     array = np.array(values)
-    missing = sum(value is None for value in array.flat) if array.dtype == object else 0
-    if missing:
-        raise ValueError(f"{missing} of {len(array)} records have no value")
+    _refuse_missing([value is None for value in array.flat] if array.dtype == object else ())
     if array.ndim != 1:
         raise ValueError(
             f"there must be one value for each record, not an array of shape {array.shape}"
         )
     array.flags.writeable = False
     return array
+
+
+def _refuse_missing(is_missing: Any) -> None:
+    places = np.flatnonzero(is_missing)
+    if len(places):
+        raise ValueError(
+            f"{len(places)} of {len(is_missing)} records have no value, the first of them record {places[0]}; give each"
+            " one, with .fill_null(0) of Arrow for example"
+        )
 
 
 @dataclass(frozen=True, eq=False)
