@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from running import run, run_process
 
@@ -275,6 +276,63 @@ def test_set_to_an_expression_is_refused_and_both_advices_work(single: Path, tex
     given = shlex.split(quoted.replace(" for the text itself", ""))
     assert run("fields", "replace", single, "--set", *given).status == 0
     assert set(column(single, "name")) == {text}
+
+
+@pytest.mark.parametrize("text", ["id+1", "id + 1", "-id"])
+@pytest.mark.parametrize("where", [(), ("--where", "id < 3")], ids=["all", "some"])
+def test_a_text_for_a_number_is_refused_and_the_advice_computes(
+    single: Path, text: str, where: tuple[str, ...]
+) -> None:
+    before = single.read_bytes()
+    for place in ((), ("--in-place",)):
+        ran = run("fields", "replace", single, "--set", f"id={text}", *where, *place)
+        assert ran.status == 2
+        assert "does not fit the field 'id', which is int64, and --set does not compute" in ran.err
+    assert (single.read_bytes(), ps.overlays(single)) == (before, [])
+    advice = ran.err.split("try: ")[1]
+    assert ("--replace" in advice) == (not where)
+    computed = advice.split(", or ps.replace_fields")[0].replace("EXPRESSION", "'0 - id'")
+    assert ("0 - id" in computed) == (text == "-id")
+    words = shlex.split(computed.replace("SOURCE TARGET", f"{single} {single}.arrow"))
+    assert run(*words[1:]).status == 0
+    made = [-n if text == "-id" else n + 1 for n in range(300)]
+    assert column(Path(f"{single}.arrow"), "id") == made
+
+
+def test_a_value_of_another_type_is_refused_and_the_advice_changes_the_type(tmp_path: Path) -> None:
+    source = tmp_path / "one.tfrecord"
+    ps.write(
+        {"price": [b"\xff", b"a"], "n": [1, 2], "share": [0.5, 1.5], "small": np.ones(2, "f4")},
+        source,
+    )
+    for word in ("price=0", "n=0.5", "n=99999999999999999999", "share=much", "small=1e300"):
+        ran = run("fields", "replace", source, "--set", word, "--in-place")
+        assert ran.status == 2
+        assert "does not fit the field" in ran.err
+    ran = run("fields", "replace", source, "--set", "price=0", "--in-place")
+    words = shlex.split(
+        ran.err.split("try: ")[1].split(" to change")[0].replace("SOURCE", str(source))
+    )
+    assert run(*words[1:], "--in-place").status == 0
+    assert column(source, "price") == [0, 0]
+
+
+def test_a_number_is_true_or_false_only_if_it_is_one_or_zero(tmp_path: Path) -> None:
+    source = tmp_path / "one.parquet"
+    ps.write({"ok": [True, False]}, source)
+    assert run("fields", "replace", source, "--set", "ok=2", "--in-place").status == 2
+    assert run("fields", "replace", source, "--set", "ok=1", "--in-place").status == 0
+    assert list(ps.open(source)) == [{"ok": True}] * 2
+
+
+def test_a_value_that_fits_gets_the_type_of_the_field(tmp_path: Path) -> None:
+    source = tmp_path / "one.parquet"
+    ps.write({"share": [0.5, 1.5], "name": ["a", "b"], "raw": [b"a", b"b"]}, source)
+    schema = ps.open(source).schema
+    given = ("--set", "share=1", "--set", "name=5", "--set", "raw=x", "--in-place")
+    assert run("fields", "replace", source, *given).status == 0
+    assert ps.open(source).schema == schema
+    assert list(ps.open(source)) == [{"share": 1.0, "name": "5", "raw": b"x"}] * 2
 
 
 MISUSE = {

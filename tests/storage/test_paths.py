@@ -160,3 +160,28 @@ def test_two_sets_of_one_name_are_not_read_as_one_set(tmp_path: Path) -> None:
     (tmp_path / "x-00001-of-00002.tfrecord").unlink()
     with pytest.raises(FileNotFoundError, match=r"x@3\.tfrecord: shard 1 of 3 is missing;"):
         ps.open(tmp_path)
+
+
+def packed(path: Path) -> None:
+    Path(f"{path}.gz").write_bytes(gzip.compress(path.read_bytes()))
+
+
+def test_a_set_may_have_plain_and_compressed_shards(tmp_path: Path) -> None:
+    shards = ps.write({"i": range(8)}, tmp_path / "x.tfrecord", num_shards=4, index=False).paths
+    for shard in map(Path, shards[1:3]):
+        packed(shard)
+        shard.unlink()
+    for source in (str(tmp_path), f"{tmp_path}/x-*"):
+        assert [record["i"] for record in ps.open(source)] == list(range(8))
+    Path(f"{shards[2]}.gz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"shard 2 of 4 is missing;"):
+        ps.open(tmp_path)
+
+
+def test_a_shard_that_is_there_plain_and_compressed_completes_no_set(tmp_path: Path) -> None:
+    shards = ps.write({"i": range(6)}, tmp_path / "x.tfrecord", num_shards=3, index=False).paths
+    packed(Path(shards[0]))
+    packed(Path(shards[1]))
+    Path(shards[1]).unlink()
+    with pytest.raises(FileNotFoundError, match=r"shard 1 of 3 is missing;"):
+        ps.open(tmp_path)

@@ -68,6 +68,20 @@ def test_an_empty_cell_of_a_csv_is_refused_or_keeps_the_value_or_removes_it(sour
     assert values("removed/", "label") == [9, None, 9, 9, 9, 9]
 
 
+def test_records_that_got_only_nulls_are_not_counted_as_new_values(source: str) -> None:
+    Path("q.csv").write_text("id,q\n1,0.5\n2,\n4,\n")
+    made = ps.add_fields(source, "q.csv", by="id", missing="null", into="added/")
+    assert made.notes == ("1 of 6 records got new values and 5 got null",)
+    assert values("added/", "q") == [None, 0.5, None, None, None, None]
+    Path("label.csv").write_text("id,label\n1,7\n2,\n4,\n")
+    made = ps.replace_fields(source, "label.csv", by="id", missing="keep", into="kept/")
+    assert made.notes == ("1 of 6 records got new values",)
+    assert values("kept/", "label") == [0, 7, 0, 1, 0, 1]
+    Path("two.csv").write_text("id,label,text\n1,7,\n2,,z\n4,,\n")
+    made = ps.replace_fields(source, "two.csv", by="id", missing="keep", into="two/")
+    assert made.notes == ("2 of 6 records got new values",)
+
+
 def test_a_key_may_have_another_name_in_the_table(source: str) -> None:
     table = pa.table({"score": [0.5 * n for n in range(6)], "number": [5, 4, 3, 2, 1, 0]})
     ps.add_fields(source, table, by={"id": "number"}, in_place=True)

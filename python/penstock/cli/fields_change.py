@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import re
 import shlex
@@ -27,6 +28,8 @@ from penstock.cli.options import (
 from penstock.cli.stores import target_storage_option
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     import penstock as ps
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -164,7 +167,10 @@ def replace(source: str, as_json: bool, **options: Any) -> None:
     """
     import penstock as ps
 
+    words = options["constants"]
     fields, how, named = _values(options)
+    if words:
+        fields = _in_old_types(source, words, fields, options)
     named = {*named, *names_in(options["where"])}
     _run("replace", as_json, named, lambda **more: ps.replace_fields(source, fields, **how, **more))
 
@@ -255,6 +261,66 @@ def _constants(words: Sequence[str]) -> dict[str, Any]:
                 f"  try: penstock convert SOURCE TARGET --with {computed}, or --set {quoted} for the text itself"
             )
     return values_of(words, "--set", empty=True)
+
+
+def _in_old_types(
+    source: str, words: Sequence[str], constants: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the values of `--set` in the types of the fields that they replace."""
+    import penstock as ps
+
+    with misuse():
+        schema = ps.open(source, storage_options=options["storage_options"]).schema
+    texts = pairs_of(words, "--set", empty=True)
+    return {
+        name: _in_old_type(schema, name, value, texts[name], options["where"])
+        if isinstance(value, (bool, int, float, str)) and name in schema.names
+        else value
+        for name, value in constants.items()
+    }
+
+
+def _in_old_type(schema: pa.Schema, name: str, value: Any, text: str, where: str | None) -> Any:
+    import pyarrow as pa
+
+    wanted = schema.field(name).type
+    is_extension = isinstance(wanted, pa.BaseExtensionType)
+    try:
+        made: Any = pa.array([value]).cast(wanted.storage_type if is_extension else wanted)[0]
+        if _is_other(value, made.as_py()):
+            raise pa.ArrowInvalid(f"{value} is not {made}")
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError):
+        said = f"--set: the value {text!r} does not fit the field {name!r}, which is {wanted}"
+        advice: list[str] = []
+        if isinstance(value, str):
+            said += ", and --set does not compute"
+            computed = _expression(name, text, schema.names)
+            advice.append(
+                f"penstock convert SOURCE TARGET --with {computed}, or ps.replace_fields with a function in Python, "
+                "to compute"
+            )
+        if where is None:
+            given = shlex.quote(f"{name}={text}")
+            advice.append(f"penstock fields add SOURCE --replace --set {given} to change the type")
+        raise click.UsageError(said + "\n  try: " * bool(advice) + "; ".join(advice)) from None
+    return value if is_extension else made
+
+
+def _is_other(given: Any, made: Any) -> bool:
+    """Whether a number became true, or a finite number infinity."""
+    is_number = not isinstance(given, str)
+    return is_number and given != made and (made is True or made in (math.inf, -math.inf))
+
+
+def _expression(name: str, text: str, names: Sequence[str]) -> str:
+    """Return the value of `--with` for a text that may be an expression."""
+    from penstock import conditions
+
+    try:
+        conditions.expression_of(text, names)
+    except ValueError:
+        return f"{name}=EXPRESSION"
+    return shlex.quote(f"{name}={text}")
 
 
 def _function(named: str) -> Any:

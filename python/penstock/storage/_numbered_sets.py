@@ -9,6 +9,8 @@ from penstock.storage.shard_lists import MOST_NAMES
 
 COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
 _OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
+_PACKED = re.compile(r"\.(gz|gzip|zz|zlib|zst|zstd|bz2|xz)$", re.IGNORECASE)
+"""The endings of compressed files."""
 
 
 def numbered(path: str, match: re.Match[str]) -> list[str]:
@@ -24,7 +26,7 @@ def numbered(path: str, match: re.Match[str]) -> list[str]:
 
 def complete(paths: list[str]) -> list[str]:
     """Check that no numbered set lacks a shard, and that no two sets have the same name (one may be left over from an
-    earlier write). Returns the paths."""
+    earlier write). Some shards of a set may be compressed and others not. Returns the paths."""
     sets: dict[tuple[str, str], dict[int, set[int]]] = {}
     for path in paths:
         match = _OF.search(os.path.basename(path))
@@ -32,6 +34,7 @@ def complete(paths: list[str]) -> list[str]:
             at = path.rindex(match[0])
             name = path[:at], path[at + len(match[0]) :]
             sets.setdefault(name, {}).setdefault(int(match[2]), set()).add(int(match[1]))
+    others = _packed_elsewhere(sets)
     for (front, back), counts in sets.items():
         named = [f"{front}@{total}{back}" for total in sorted(counts)]
         if len(named) > 1:
@@ -39,7 +42,8 @@ def complete(paths: list[str]) -> list[str]:
                 f"{' and '.join(named)} are {len(named)} sets with the same name, perhaps left over from an earlier "
                 "write; open one of them"
             )
-        ((total, present),) = counts.items()
+        ((total, own),) = counts.items()
+        present = others.get((front, _PACKED.sub("", back), total), own)
         missing = sorted(set(range(total)) - present) if total <= 10_000_000 else []
         if missing and "*" not in front + back:
             many = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
@@ -48,3 +52,16 @@ def complete(paths: list[str]) -> list[str]:
                 "to read only some shards, pass a list of files"
             )
     return paths
+
+
+def _packed_elsewhere(
+    sets: dict[tuple[str, str], dict[int, set[int]]],
+) -> dict[tuple[str, str, int], set[int]]:
+    """The shards of each set whose names differ only by an ending for a compression. A set of which a shard exists twice
+    is left out: it would be read twice."""
+    found: dict[tuple[str, str, int], list[set[int]]] = {}
+    for (front, back), counts in sets.items():
+        for total, present in counts.items():
+            found.setdefault((front, _PACKED.sub("", back), total), []).append(present)
+    joined = {name: set[int]().union(*parts) for name, parts in found.items()}
+    return {name: all_ for name, all_ in joined.items() if len(all_) == sum(map(len, found[name]))}

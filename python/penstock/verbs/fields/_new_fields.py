@@ -277,18 +277,20 @@ class _Keyed(NewFields):
         if self._missing == "error":
             return ()  # each record has a row, or else there is an error
         is_used = np.zeros(self._given.num_rows, bool)
-        num_records = num_matched = 0
+        has_value = _has_value(self._table)
+        num_records = num_matched = num_filled = 0
         for batch in old.scan([self._by], threads=threads):
             rows = self._rows.of(self._keys(batch))
             rows = rows[rows >= 0]
             is_used[rows] = True
             num_records += batch.num_rows
             num_matched += len(rows)
+            num_filled += int(np.count_nonzero(has_value[rows]))
         if num_records and len(is_used) and not num_matched:
             raise SchemaError("no row of the table has the key of a record", field=self._by)
-        note = changed_note(num_matched, num_records)
-        if self._missing == "null" and num_matched < num_records:
-            note += f" and {describe.count(num_records - num_matched)} got null"
+        note = changed_note(num_filled, num_records)
+        if self._missing == "null" and num_filled < num_records:
+            note += f" and {describe.count(num_records - num_filled)} got null"
         return (note + _unused_note(is_used),)
 
     def _keys(self, old: pa.RecordBatch) -> pa.Array:
@@ -296,6 +298,14 @@ class _Keyed(NewFields):
 
     def facts(self) -> Any:
         return [*super().facts(), self._missing, digest(self._given)]
+
+
+def _has_value(table: pa.Table) -> np.ndarray:
+    """Return which rows have a value in some column, as booleans."""
+    found = np.zeros(table.num_rows, bool)
+    for column in table.columns:
+        found |= column.is_valid().to_numpy()
+    return found
 
 
 def with_nulls(table: pa.Table) -> list[str]:
