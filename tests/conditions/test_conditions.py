@@ -531,3 +531,12 @@ def test_json_that_has_no_values_to_compare(texts: list[str], message: str) -> N
     with pytest.raises(ps.SchemaError, match=message) as told:
         kept("json.a == 1", batch)
     assert told.value.field == "json.a"
+
+
+@pytest.mark.parametrize(
+    "where",
+    ['when >= "1970-01-02"', 'when in ["1970-01-02"]', 'when == "1970-01-02T01:00:00+01:00"'],
+)
+def test_a_text_without_a_zone_is_utc_for_a_column_with_one(where: str) -> None:
+    times = pa.array([0, 86400, None], pa.timestamp("s", "Europe/Berlin"))
+    assert kept(where, pa.record_batch({"when": times})) == [1]

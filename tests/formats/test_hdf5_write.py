@@ -114,7 +114,7 @@ def test_a_null_names_its_record(tmp_path: Path) -> None:
     [
         pa.list_(pa.string()),
         pa.list_(pa.list_(pa.int8())),
-        pa.decimal128(5, 2),
+        pa.month_day_nano_interval(),
         pa.map_(pa.int8(), pa.int8()),
     ],
 )

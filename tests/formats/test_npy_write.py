@@ -63,7 +63,7 @@ def test_text_needs_a_length(tmp_path: Path) -> None:
     [
         pa.string(),
         pa.list_(pa.int8()),
-        pa.decimal128(5, 2),
+        pa.month_day_nano_interval(),
         pa.timestamp("s", "UTC"),
         pa.map_(pa.int8(), pa.int8()),
     ],

@@ -24,4 +24,8 @@ class Losses:
         """Note a change such as "float64 is rounded to float32", or raise SchemaError if `exact` is set."""
         if self.exact:
             raise SchemaError(what, record=record, field=field, hint=EXACT_HINT)
+        self.tell(field, what)
+
+    def tell(self, field: str, what: str) -> None:
+        """Note a change of type that keeps the values, which `exact` allows."""
         self._notes[f"field {field!r}: {what}"] = None

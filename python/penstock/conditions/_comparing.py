@@ -98,8 +98,19 @@ def scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
         if is_bytes(type_):
             return pa.scalar(value.encode(), type_)
         if pa.types.is_temporal(type_):
-            return pa.scalar(value).cast(type_)
+            return _time(value, type_)
     return pa.scalar(value)
+
+
+def _time(value: str, type_: Any) -> pa.Scalar:
+    """A text as a time. A text without a zone is taken as UTC, if the type has a zone."""
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        try:
+            plain_time = pa.scalar(value).cast(pa.timestamp(type_.unit))
+            return plain_time.cast(pa.int64()).cast(type_)
+        except pa.ArrowInvalid:
+            pass  # the text has a zone
+    return pa.scalar(value).cast(type_)
 
 
 def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:

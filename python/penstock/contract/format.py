@@ -80,6 +80,8 @@ class FormatInfo:
     """A written batch reads back with the same Arrow types."""
     loses_dtypes: bool = False
     """The dtype in a field's metadata (`types.DTYPE_KEY`) does not read back."""
+    holds_decimals: bool = True
+    """It stores decimals. For others, they are written as int64 or float64 (`columns.decimals`)."""
     holds_text: bool = True
     """It stores text and bytes in different ways."""
     has_checksums: bool = False

@@ -87,6 +87,7 @@ class BetonFormat(Format):
     info = FormatInfo(
         "beton",
         (".beton",),
+        holds_decimals=False,
         can_map=True,
         takes_views=True,
         lossless=False,

@@ -91,6 +91,7 @@ class Hdf5Format(Format):
     info = FormatInfo(
         "hdf5",
         (".h5", ".hdf5", ".he5"),
+        holds_decimals=False,
         only_appends=True,
         checksums="Fletcher-32 of chunks, if stored",
         compressions=("gzip", "lzf"),

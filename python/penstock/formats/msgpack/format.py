@@ -77,6 +77,7 @@ class MessagePackFormat(FramedFormat):
     info = FormatInfo(
         "msgpack",
         (".msgpack", ".mpk", ".mp"),
+        holds_decimals=False,
         only_appends=True,
         may_be_empty=True,
         can_append=True,

@@ -47,7 +47,7 @@ from penstock.storage.base import Sink, Source
 class NpyFormat(Format):
     """npy as a penstock format."""
 
-    info = FormatInfo("npy", (".npy",), can_map=True, lossless=False)
+    info = FormatInfo("npy", (".npy",), holds_decimals=False, can_map=True, lossless=False)
     read_options = NoOptions
 
     @property

@@ -91,6 +91,7 @@ class RecordIOFormat(FramedFormat):
     info = FormatInfo(
         "recordio",
         (".rec", ".recordio"),
+        holds_decimals=False,
         only_appends=True,
         may_be_empty=True,
         can_append=True,

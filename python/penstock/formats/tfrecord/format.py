@@ -97,6 +97,7 @@ class TFRecordFormat(FramedFormat):
     info = FormatInfo(
         "tfrecord",
         (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
+        holds_decimals=False,
         only_appends=True,
         may_be_empty=True,
         can_append=True,

@@ -98,6 +98,7 @@ class WebDatasetFormat(FramedFormat):
     info = FormatInfo(
         "webdataset",
         (".tar", ".tgz"),
+        holds_decimals=False,
         only_appends=True,
         checksums="of each header",
         can_map=True,

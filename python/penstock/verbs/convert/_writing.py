@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from penstock.columns.decimals import Decimals
 from penstock.contract.format import Format
 from penstock.contract.summary import Summary
 from penstock.datasets.open import open as open_dataset
@@ -31,6 +32,7 @@ class Writing:
     format_options: dict[str, Any]
     index: bool | str
     threads: int | None
+    exact: bool = False
 
     def file(
         self, reading: Records, batches: Iterator[pa.RecordBatch], path: str, **more: Any
@@ -43,11 +45,17 @@ class Writing:
             compression=getattr(self.options, "compression", None),
             index=self.index,
             threads=self.threads,
+            exact=self.exact,
             **more,
-            **{k: v for k, v in self.format_options.items() if k != "compression"},
+            **{k: v for k, v in self.format_options.items() if k not in ("compression", "exact")},
         )
-        advice = self.kind.advice(reading.schema)
+        advice = self.kind.advice(_stored(self.kind, reading.schema))
         return replace(made, notes=(*made.notes, *reading.notes, *advice))
+
+
+def _stored(kind: Format, schema: pa.Schema) -> pa.Schema:
+    """The schema with the types that `write` stores instead of decimals."""
+    return schema if kind.info.holds_decimals else Decimals(schema, exact=False).schema
 
 
 class PartJob(NamedTuple):
@@ -105,10 +113,12 @@ def prove_part(job: PartJob, reading: Records, writing: Writing) -> None:
     from penstock.verbs.convert.proof import Wire, as_stored, prove_equal
 
     info, payload = writing.kind.info, getattr(writing.options, "payload", "")
-    wanted = reading.batches(part.first, part.last)
+    wanted, schema = reading.batches(part.first, part.last), reading.schema
+    if not info.holds_decimals and (decimals := Decimals(schema, exact=False)):
+        wanted, schema = decimals.convert(wanted), decimals.schema
     how: dict[str, Any] = {"format": info.name, "index": "never", "storage": job.storage}
     if info.holds_examples:
-        wire = Wire(reading.schema, payload or None)
+        wire = Wire(schema, payload or None)
         wanted = map(wire.convert, wanted)
         how |= {"raw": True} if wire.is_raw else {"schema": wire.schema}
     elif is_raw(reading.schema) and payload in (None, "raw"):

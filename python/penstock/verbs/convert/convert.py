@@ -291,7 +291,7 @@ def write_chosen(
             options=options, masks=how.masks, finds_text=how.finds_text, on=how.on,
         )  # fmt: skip
         written_options = with_exact(kind, own, exact=how.exact)
-        writing = Writing(kind, options, written_options, how.index, how.threads)
+        writing = Writing(kind, options, written_options, how.index, how.threads, how.exact)
         meter = Meter(how.progress, reading.num_records, dataset.files.total_bytes)
         if how.shard_bytes is not None:
             limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}

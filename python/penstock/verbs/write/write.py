@@ -9,13 +9,14 @@ import os
 import tempfile
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import Any, Unpack
 
 import pyarrow as pa
 
 from penstock import formats
+from penstock.columns.decimals import Decimals
 from penstock.columns.refusals import refuse_bits
 from penstock.columns.types import own_batch
 from penstock.contract.format import Format
@@ -131,6 +132,10 @@ def write(
     with _counted(batches_of(data), target, storage, needed=num_shards is not None) as incoming:
         if kind.info.loses_dtypes:
             refuse_bits(incoming.schema, kind.info.name)
+        decimals = None if kind.info.holds_decimals else Decimals(incoming.schema, exact=exact)
+        if decimals:
+            batches = decimals.convert(incoming.batches)
+            incoming = incoming._replace(schema=decimals.schema, batches=batches)
         cut: Cut = LimitCut(shard_records, shard_bytes)
         if num_shards is not None:
             cut = EvenCut(incoming.num_records or 0, num_shards)
@@ -153,7 +158,7 @@ def write(
         except BaseException:
             shards.abort()
             raise
-    return last.of(made)
+    return last.of(replace(made, notes=(*decimals.notes, *made.notes)) if decimals else made)
 
 
 def _checked_target(data: Any, path: Any) -> str:
