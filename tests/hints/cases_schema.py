@@ -97,6 +97,18 @@ def decimals_of_msgpack() -> Case:
     return Case(lambda: read(DECIMALS.type), advised, f"{hint}it afterwards")
 
 
+def decimals_beyond_int64() -> Case:
+    values = pa.array([1, 2**70], pa.decimal128(38, 0))
+    cast = {"floats": values.cast(pa.float64()).cast(pa.float32()), "text": pa.array(["1", "2"])}
+    case = and_arrow(unheld("tfrecord", cast, values), values)
+
+    def advised() -> None:
+        case.advised()
+        equal_in(pa.table({"a": values}), "c.parquet")
+
+    return case._replace(advised=advised)
+
+
 def unheld_in_tar() -> Case:
     return and_arrow(unheld("tar", NUMBERS), INTERVALS)
 
@@ -323,6 +335,7 @@ def two_kinds_to_compare() -> Case:
 
 
 CASES: Cases = {
+    "'cast it to float64 or text, or write Parquet or Arrow, which hold decimals'": decimals_beyond_int64,
     "'cast it to integers, floats, strings, binary or lists of these, leave it out (columns=), or write Arrow'": (
         intervals_in_tfrecord,
         maps_in_tfrecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -96,7 +96,7 @@ def _fits(column: Any, wanted: pa.DataType) -> bool:
 
 def _same(given: Any, stored: Any) -> bool:
     if isinstance(given, list):
-        return all(map(_same, given, stored))
+        return all(map(_same, cast("list[Any]", given), stored))
     return given is None or Decimal(stored) == given
 
 
