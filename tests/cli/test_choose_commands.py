@@ -109,8 +109,13 @@ def test_dedupe_and_sort(shards: Path, tmp_path: Path) -> None:
 
 
 def test_commands_leave_damaged_records_out_if_told_to(damaged: Path, tmp_path: Path) -> None:
-    for command in (("split", "--shares", "all=1"), ("dedupe",), ("sort", "--by", "id")):
-        out = tmp_path / f"{command[0]}-{{split}}.arrow"
+    commands = {
+        "{split}": ("split", "--shares", "all=1"),
+        "d": ("dedupe",),
+        "s": ("sort", "--by", "id"),
+    }
+    for name, command in commands.items():
+        out = tmp_path / f"{name}.arrow"
         assert run(*command, damaged, "--into", out).status == 1
         assert not list(tmp_path.glob("*.arrow"))
         done = run(*command, damaged, "--into", out, "--damage", "skip")

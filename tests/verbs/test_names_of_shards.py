@@ -80,3 +80,20 @@ def test_each_split_is_looked_at_by_itself(source: str) -> None:
     assert NOTE not in _split(source, "a-{shard}-", num_shards=11, format="tfrecord").notes
     assert NOTE not in _split(source, "b-{shard:d}-", num_shards=10, format="tfrecord").notes
     assert NOTE in _split(source, "c-{shard:d}-", num_shards=11, format="tfrecord").notes
+
+
+@pytest.mark.parametrize(
+    "target", ["lang={lang}/{shard}.parquet", "{lang}.parquet", "{shard}/a.parquet"]
+)
+def test_words_in_braces_that_nothing_replaces_are_refused(tmp_path: Path, target: str) -> None:
+    ps.write({"lang": ["en", "de"]}, tmp_path / "x.tfrecord")
+    for make in (ps.convert, lambda data, path: ps.write(ps.open(data), path)):
+        with pytest.raises(ValueError, match="nothing replaces"):
+            make(tmp_path / "x.tfrecord", tmp_path / "new" / target)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_may_have_braces_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "{lang}").mkdir()
+    made = ps.write({"a": [1, 2]}, tmp_path / "{lang}" / "{shard}.tfrecord", num_shards=2)
+    assert len(ps.open(list(made.paths))) == 2

@@ -40,7 +40,7 @@ from penstock.verbs.convert.store_journal import alone_with
 from penstock.verbs.inspect.stats import stats
 from penstock.verbs.manifest.last import Last
 from penstock.verbs.progress import Meter, Progress
-from penstock.verbs.write.names import with_note_of_order
+from penstock.verbs.write.names import refuse_unknown, with_note_of_order
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
 _IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
@@ -263,6 +263,7 @@ def write_chosen(
     """
     to = os.fspath(target)
     refuse_web_target(to)
+    refuse_unknown(to.replace("{split}", "") if pieces else to)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),

@@ -10,6 +10,7 @@ from penstock.contract.summary import Summary
 from penstock.storage.base import Storage
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
+_BRACES = re.compile(r"\{[^{}]*\}")
 
 
 class Names:
@@ -18,6 +19,7 @@ class Names:
     def __init__(
         self, target: str, extensions: tuple[str, ...], is_sharded: bool, total: int | None
     ) -> None:
+        refuse_unknown(target)
         self._target = target
         self._is_pattern = SHARD_PATTERN.search(os.path.basename(target)) is not None
         self._is_sharded = is_sharded
@@ -87,6 +89,19 @@ class Names:
             name = self.final(number, total or 1)
             if storage.exists(name):
                 raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
+
+
+def refuse_unknown(target: str) -> None:
+    """Refuse words in braces that nothing replaces. A folder that exists may have them in its name."""
+    folder, name = os.path.split(target)
+    found = _BRACES.search(SHARD_PATTERN.sub("", name))
+    if found is None and not os.path.isdir(folder):
+        found = _BRACES.search(folder)
+    if found is not None:
+        raise ValueError(
+            f"{target}: nothing replaces {found[0]} there; only {{shard}}, in the name of the file, is replaced, by the"
+            " number of the file. To write a file for each value of a column, filter and write each value"
+        )
 
 
 def _number(number: int, spec: str | None) -> str:
