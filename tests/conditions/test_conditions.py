@@ -104,6 +104,11 @@ def kept(where: Any, batch: pa.RecordBatch = BATCH) -> list[int]:
         ("abs(x) == 7", [4]),
         ("round(f / 2) == 1", [0, 1]),
         ("round(f / 2) == -4", [4]),
+        ("-x > 5", [4]),
+        ("-(x + 1) * 2 == - 4", [0]),
+        ("isnan(f / f - f / f)", []),
+        ("not isnan(f)", [0, 1, 3, 4]),
+        ("not isnan(x)", [0, 2, 3, 4]),
         ('cast(ok, "int64") + cast(x > 3, "int64") == 2', [3]),
         ("(3) > x", [0, 4]),
     ],
@@ -367,6 +372,11 @@ def test_conditions_mean_what_they_mean_in_sql(where: str) -> None:
     if not fields_of(parse(where)):
         where = f"({where}) and (x is null or x is not null)"
     assert kept(where, SQL_BATCH) == kept_by_duckdb(sql_of(where))
+
+
+def test_isnan_finds_nan_and_no_null() -> None:
+    batch = pa.record_batch({"f": pa.array([1.0, float("nan"), None])})
+    assert kept("isnan(f)", batch) == [1]
 
 
 def test_only_duckdb_takes_nan_as_the_largest_number() -> None:

@@ -39,6 +39,7 @@ def called(node: Call, values: pa.Array) -> Any:
 _OF_NUMBERS: dict[str, Callable[..., pa.Array]] = {
     "abs": compute.abs_checked,
     "round": lambda values: compute.round(values, round_mode="half_towards_infinity"),
+    "isnan": lambda values: compute.is_nan(values.cast(pa.float64())),
 }
 _OF_TEXTS: dict[str, Callable[..., pa.Array]] = {
     "lower": compute.utf8_lower,

@@ -8,7 +8,7 @@ comparison = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) sum
            | [ "not" ] "in" list | "is" [ "not" ] "null"
 sum        = product { ( "+" | "-" ) product }
 product    = value { ( "*" | "/" | "%" ) value }
-value      = literal | field | call | "(" condition ")"
+value      = literal | field | call | "(" condition ")" | "-" value
 call       = function "(" argument { "," argument } { "," ( literal | table ) } ")"
 argument   = condition | literal
 field      = letters, digits, _ . / -, beginning with a letter or _ | "`" anything but ` "`"
@@ -35,6 +35,7 @@ _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
 _NAME = re.compile(r"[^\W\d][\w./-]*")
 _QUOTED = re.compile(r"`([^`]+)`")
 _BLANKS = re.compile(r"\s*")
+_MINUS = re.compile(r"-(?!\d)")  # one before digits belongs to a number
 _COMPARISON = re.compile("|".join(COMPARISONS))
 _CALLS = {
     # name: how many values it takes, and what the literals after them are
@@ -51,6 +52,7 @@ _CALLS = {
     "replace": (1, ("a text", "a text")),
     "abs": (1, ()),
     "round": (1, ()),
+    "isnan": (1, ()),
     "cast": (1, ("the name of a type",)),
     "try_cast": (1, ("the name of a type",)),
     "lookup": (1, ("a table",)),
@@ -218,6 +220,9 @@ class _Parser:
         if quoted := _QUOTED.match(self._text, self._at):
             self._move_to(quoted.end())
             return Field(quoted[1])
+        if _MINUS.match(self._text, self._at):
+            self._expect("-")
+            return Operation("-", Literal(0), self._nested(self._value))
         name = _NAME.match(self._text, self._at)
         if name is None or name[0] in ("true", "false", "null"):
             return Literal(self._literal())
