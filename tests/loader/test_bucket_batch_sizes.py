@@ -231,10 +231,10 @@ def test_threads_and_numbers_give_the_same_batches(sets: Any) -> None:
 
 def test_torch_and_keras_have_the_same_batches(sets: Any) -> None:
     expected = [[b["id"].tolist() for b in loader_of(sets, epoch=epoch)] for epoch in (0, 1)]
-    torch = pytest.importorskip("torch.utils.data")
+    torch = pytest.importorskip("torch.utils.data", reason="torch is not installed")
     workers = torch.DataLoader(loader_of(sets).torch(), batch_size=None, num_workers=2)
     assert [[b["id"].tolist() for b in workers] for _ in expected] == expected
-    keras = pytest.importorskip("penstock.adapters.keras")
+    keras = pytest.importorskip("penstock.adapters.keras", reason="Keras is not installed")
     batches = keras.KerasBatches(loader_of(sets), x="id", y=None)
     for epoch in expected:
         assert [batches[n][0].tolist() for n in range(len(batches))] == epoch
@@ -245,7 +245,7 @@ def test_torch_and_keras_have_the_same_batches(sets: Any) -> None:
 
 
 def test_jax_has_the_same_batches(sets: Any) -> None:
-    pytest.importorskip("jax")
+    pytest.importorskip("jax", reason="JAX is not installed")
     expected = [batch["id"].tolist() for batch in loader_of(sets)]
     assert [batch["id"].tolist() for batch in loader_of(sets).jax()] == expected
 

@@ -43,7 +43,7 @@ def _type_of(value: Any, other: Any) -> pa.DataType:
 
 
 def _can_hold(type_: pa.DataType, number: float) -> bool:
-    """Whether a type of numbers has exactly this one. 300 is no int8, 1.5 is no integer, and True is no number."""
+    """Whether a type of numbers has exactly this one. int8 has no 300, integers have no 1.5, and True is not a number."""
     if isinstance(number, bool) or not (pa.types.is_integer(type_) or pa.types.is_floating(type_)):
         return False
     try:

@@ -173,7 +173,7 @@ def _without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]
 
 
 def _made(schema: pa.Schema, pad_to: Mapping[str, Any], ragged: Any) -> frozenset[str]:
-    """The named columns that are no lists in the data."""
+    """The named columns that are not lists in the data."""
     lists = {path for place in places(schema) if place.levels for path in place.paths}
     by_name: Mapping[str, str] = ragged if isinstance(ragged, Mapping) else {}
     named = {*pad_to, *(path for path, way in by_name.items() if way == "pad")}
@@ -274,7 +274,7 @@ def _other_levels(wrong: Place, lists: list[Place], count: int) -> SchemaError:
 
 
 def lengths_for(levels: int) -> str:
-    """What `pad_to` has for lists of so many levels, in a hint."""
+    """The value of `pad_to` for lists with this many levels, for a hint."""
     return "length" if levels == 1 else f"({', '.join(['length'] * levels)})"
 
 

@@ -134,7 +134,8 @@ def audit(loader: Loader) -> PlanReport:
                 f"batch {done} of rank {loader.rank} has other records than planned:"
                 f" {numbers[:5].tolist()} … instead of {wanted[:5].tolist()} …"
             )
-        np.add.at(counts, _real(loader, report.epoch, parts[done], numbers, wanted), 1)
+        if done < len(parts):
+            np.add.at(counts, _real(loader, report.epoch, parts[done], numbers, wanted), 1)
         done += 1
     stopped = loader.source.damage_mode == "stop" and bool(loader.damage)
     if done != len(parts) and not stopped:

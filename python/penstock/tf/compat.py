@@ -356,7 +356,7 @@ def as_text(bytes_or_text: Any, encoding: str = "utf-8") -> str:
 
     Raises:
         TypeError: neither text nor bytes, such as a tensor.
-        UnicodeDecodeError: bytes that are no text in this encoding.
+        UnicodeDecodeError: the bytes are not text in this encoding.
 
     Example:
         >>> import penstock.tf as tf
