@@ -16,7 +16,8 @@ from penstock.tf.data.blocks import Blocks
 from penstock.tf.data.op import as_leaf, looking
 from penstock.tf.features import FixedLenFeature, FixedLenSequenceFeature, VarLenFeature
 from penstock.tf.parsing import parse_example, parse_single_example
-from penstock.tf.recognised import NotRecorded, Recorded
+from penstock.tf.probing import NotRecorded
+from penstock.tf.recognised import Recorded
 
 FEATURES = {
     "id": FixedLenFeature([], tf.int64),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -135,8 +136,50 @@ def _functions(t: Any) -> Any:
     return _range(t, 4).map(lambda x: (_u(t), second(first(1.0)), _u(t)))
 
 
+def _named_tests(t: Any) -> Any:
+    """Tests of names, calls, `not` and `|`, whose instructions Python places elsewhere than those of comparisons."""
+
+    def below(limit: float) -> Any:
+        return _u(t) < limit
+
+    def augmented(x: Any) -> Any:
+        a = t.cast(x, t.float32)
+        p, q = below(0.5), below(0.5)
+        if p:
+            a = a + _u(t)
+        if not q:
+            a = a + _u(t)
+        if below(0.3) | False:
+            a = a + 2 * _u(t)
+        elif below(0.6):
+            a = a - _u(t)
+        if p & q:
+            return a + 10 * _u(t)
+        for _ in range(2):
+            z = below(0.5)
+            if z:
+                a = a + _u(t)
+        b = _u(t) if q else 2 * _u(t)
+        return a + b * _u(t)
+
+    return _range(t, 12).map(augmented)
+
+
+def _given_back(t: Any) -> Any:
+    """A function whose first calls return their arguments, by chance."""
+
+    def augmented(x: Any, y: Any) -> Any:
+        if _u(t) > 0.9:
+            x = x + 100
+        return x, t.cond(_u(t) > 0.9, lambda: -y, lambda: y)
+
+    return t.data.Dataset.zip((_range(t, 40), _range(t, 40))).map(augmented)
+
+
 PROGRAMS |= {
     "branches": _branches,
+    "tests of names": _named_tests,
+    "arguments given back": _given_back,
     "branches of helpers": _helped,
     "conditional expressions": _expressions,
     "nested branches, cond and map_fn": _nested,
@@ -208,3 +251,27 @@ def test_without_seeds_each_iteration_draws_new_numbers() -> None:
 def test_sizes_that_depend_on_random_numbers_are_unknown() -> None:
     dataset = _range(tf).map(lambda x: tf.boolean_mask(tf.range(9), tf.random.uniform([9]) > 0.5))
     assert dataset.element_spec.shape.as_list() == [None]
+
+
+def _by_generator(x: Any) -> Any:
+    return x + 1 if GENERATOR.uniform([]) < 0.1 else x
+
+
+GENERATOR = tf.random.Generator.from_seed(1)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + 1 if _u(tf) < 0.1 else x,
+        lambda x: tf.cond(_u(tf, seed=3) < 0.1, lambda: x + 1, lambda: x),
+        lambda x: x + 1 if random.random() < 0.1 else x,
+        lambda x: x + 1 if np.random.rand() < 0.1 else x,  # noqa: NPY002
+        _by_generator,
+    ],
+)
+def test_a_function_that_draws_is_called_for_each_record(function: Any) -> None:
+    # The first call, which finds out whether a function only chooses, mostly returns its argument here.
+    dataset = _range(tf, 200)
+    changed = [sum(int(x) for x in dataset.map(function)) - 199 * 100 for _ in range(5)]
+    assert all(2 <= number <= 60 for number in changed), changed

@@ -45,8 +45,9 @@ class Around(NamedTuple):
 
 
 class Branching(NamedTuple):
-    """An `if`: its test, the first operand of the test, and the spans of its two branches."""
+    """An `if`: the whole of it, its test, the first operand of the test, and the spans of its two branches."""
 
+    whole: Span
     test: Span
     first_operand: Span
     sides: tuple[tuple[Span, ...], tuple[Span, ...]]
@@ -70,9 +71,10 @@ def around(code: CodeType, instruction: int) -> Around:
 
 
 def _branches(code: CodeType, instruction: int) -> tuple[tuple[int, bool], ...]:
-    place = _position(code, instruction)
-    if place is None:
+    span = _span_of(code, instruction)
+    if span is None:
         return ()
+    place = span.first
     return tuple(
         (number, side == 0)
         for number, one in enumerate(_of_file(code.co_filename))
@@ -82,20 +84,23 @@ def _branches(code: CodeType, instruction: int) -> tuple[tuple[int, bool], ...]:
 
 
 def _tested(code: CodeType, instruction: int) -> tuple[int, bool] | None:
-    place = _position(code, instruction)
-    if place is None:
+    span = _span_of(code, instruction)
+    if span is None:
         return None
+    # Python tests a name, a call and the like by an instruction that has the position of the whole `if`.
     found = [
-        (number, one.first_operand.has(place))
+        (number, span == one.whole or one.first_operand.has(span.first))
         for number, one in enumerate(_of_file(code.co_filename))
-        if one.test.has(place)
+        if span == one.whole or one.test.has(span.first)
     ]
     return found[-1] if found else None
 
 
-def _position(code: CodeType, instruction: int) -> Position | None:
-    line, _, column, _ = next(islice(code.co_positions(), instruction // 2, None))
-    return None if line is None or column is None else (line, column)
+def _span_of(code: CodeType, instruction: int) -> Span | None:
+    line, end, column, end_column = next(islice(code.co_positions(), instruction // 2, None))
+    if line is None or end is None or column is None or end_column is None:
+        return None
+    return Span((line, column), (end, end_column))
 
 
 @functools.lru_cache(256)
@@ -112,7 +117,7 @@ def _of_file(path: str) -> tuple[Branching, ...]:
 def _expressions(tree: ast.AST) -> Iterator[Branching]:
     for node in ast.walk(tree):
         if isinstance(node, ast.IfExp):
-            yield _branching(node.test, [node.body], [node.orelse])
+            yield _branching(node, node.test, [node.body], [node.orelse])
 
 
 def _in_block(block: list[ast.stmt]) -> Iterator[Branching]:
@@ -124,7 +129,7 @@ def _in_block(block: list[ast.stmt]) -> Iterator[Branching]:
                 other = [*other, *rest]
             elif _returns(other):
                 body = [*body, *rest]
-            yield _branching(statement.test, body, other)
+            yield _branching(statement, statement.test, body, other)
         for _, field in ast.iter_fields(statement):
             if isinstance(field, list) and field and isinstance(field[0], ast.stmt):
                 yield from _in_block(field)
@@ -140,9 +145,12 @@ def _returns(block: list[ast.stmt]) -> bool:
     return isinstance(last, ast.Return)
 
 
-def _branching(test: ast.expr, body: Sequence[ast.AST], other: Sequence[ast.AST]) -> Branching:
+def _branching(
+    whole: ast.AST, test: ast.expr, body: Sequence[ast.AST], other: Sequence[ast.AST]
+) -> Branching:
     operand = test.values[0] if isinstance(test, ast.BoolOp) else test
-    return Branching(_span(test), _span(operand), (_spans(body), _spans(other)))
+    sides = _spans(body), _spans(other)
+    return Branching(_span(whole), _span(test), _span(operand), sides)
 
 
 def _spans(nodes: Sequence[ast.AST]) -> tuple[Span, ...]:

@@ -87,6 +87,7 @@ class Generator:
 
     def _take(self, count: int, numbers: int) -> np.ndarray[Any, Any]:
         """The next 32-bit words, for so many numbers."""
+        probing.refuse_recording()
         drawn = philox_at(count, self._counter[0], self._counter[1], self._key)
         self.skip(numbers)
         return drawn

@@ -21,7 +21,8 @@ from penstock.tf.parse_errors import example_error, sequence_error
 from penstock.tf.parse_keys import Dense, Rows
 from penstock.tf.parse_plans import CONTEXT, EXAMPLE, LISTS, Plan
 from penstock.tf.placeholders import of_parsed, of_sequences
-from penstock.tf.recognised import NotRecorded, Recorded
+from penstock.tf.probing import NotRecorded
+from penstock.tf.recognised import Recorded
 from penstock.tf.tensor import convert_to_tensor
 
 Features = Mapping[str, Any]

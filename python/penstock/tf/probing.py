@@ -31,6 +31,7 @@ R = TypeVar("R")
 class _State(threading.local):
     run: int | None = None
     decisions = 0
+    is_recording = False
 
 
 _STATE = _State()
@@ -38,6 +39,27 @@ _STATE = _State()
 
 class NoPlaceholder(Exception):
     """A function cannot run with placeholders."""
+
+
+class NotRecorded(BaseException):
+    """Raised while a function is recorded, if it does more than choose and parse. It is a BaseException, so that
+    programs do not catch it."""
+
+
+@contextmanager
+def recording() -> Generator[None]:
+    """One call in this context stands for all calls of a function, so it may not draw random numbers."""
+    before, _STATE.is_recording = _STATE.is_recording, True
+    try:
+        yield
+    finally:
+        _STATE.is_recording = before
+
+
+def refuse_recording() -> None:
+    """Raise NotRecorded while a function is recorded: the next call may have another result."""
+    if _STATE.is_recording:
+        raise NotRecorded
 
 
 @contextmanager

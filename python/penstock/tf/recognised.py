@@ -2,22 +2,22 @@
 
 A function given to `Dataset.map` is called with a `Recorded` in place of each value. `parse_single_example` and
 `parse_example` accept it and record the call. Any other use of it shows that the function needs the values, and then
-it is called record by record. A function that returns only placeholders does nothing but choose and parse, so one
+it is called record by record. So is a function that draws random numbers, because another call may choose otherwise. A function that returns only placeholders does nothing but choose and parse, so one
 call of a kernel can parse whole chunks of records.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from penstock.tf.features import in_order
 from penstock.tf.nest import flatten, pack_sequence_as
-
-
-class NotRecorded(BaseException):
-    """Raised if a placeholder is used like a value. It is a BaseException, so that programs do not catch it."""
+from penstock.tf.probing import NotRecorded, recording
 
 
 @dataclass
@@ -182,10 +182,11 @@ def record(
     Returns:
         The recording, or None if the function needs values.
     """
-    log = _Log()
+    log, drawn = _Log(), _drawn()
     leaves = [Recorded(log, leaf, is_batch=each) for leaf, each in enumerate(batched)]
     try:
-        result = call(function, pack_sequence_as(structure, leaves, lists=False))
+        with recording():
+            result = call(function, pack_sequence_as(structure, leaves, lists=False))
     except NotRecorded:
         return None
     except Exception:
@@ -194,6 +195,17 @@ def record(
     if isinstance(result, list):
         result = tuple(result)
     flat = flatten(result, lists=False)
-    if log.is_used or not flat or not all(type(leaf) is Recorded for leaf in flat):
+    if (
+        log.is_used
+        or drawn != _drawn()
+        or not flat
+        or not all(type(leaf) is Recorded for leaf in flat)
+    ):
         return None
     return Recording(result, flat, log.parsings)
+
+
+def _drawn() -> tuple[Any, ...]:
+    """The states of the random generators of Python and NumPy that belong to the process."""
+    _, key, *numpy = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), key.tobytes(), numpy

@@ -119,6 +119,7 @@ def traceable(function: Any) -> graphs.Traced:
 
 def op_seeds(seed: Any) -> tuple[int, int]:
     """The pair of seeds of a new operation. `seed` is the operation's seed, or None."""
+    probing.refuse_recording()
     if probing.is_on():
         return 1, 1
     call, program = graphs.current(), program_seed()
@@ -153,6 +154,7 @@ class _Streams:
 
 def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarray:
     """Return the next `count` 32-bit numbers for a kind of operation with a seed. They take `blocks` blocks of four."""
+    probing.refuse_recording()
     if probing.is_on():
         return probing.words(count)
     if seed is None and program_seed() is None:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.tf import probing
 from penstock.tf.data.op import looking, merged_specs, specs_of
 from penstock.tf.placeholders import placeholder
-from penstock.tf.recognised import NotRecorded
+from penstock.tf.probing import NotRecorded
 
 _NONE = object()
 _NEEDED = 2
