@@ -96,6 +96,13 @@ def test_a_column_in_the_name_of_a_file_stays_in_it(source: str) -> None:
     assert ps.open("2024.tfrecord").to_table()["year"].to_pylist() == [2024] * 5
 
 
+def test_names_with_dashes_and_points_are_words(source: str) -> None:
+    ps.write({"user-id": [1, 2], "cls.txt": ["a", "b"]}, "names.parquet")
+    made = ps.convert("names.parquet", "out/user-id={user-id}/{cls.txt}.parquet")
+    assert made.paths == ("out/user-id=1/a.parquet", "out/user-id=2/b.parquet")
+    assert ps.convert("names.parquet", "{1,2}{3..4}.parquet").paths == ("{1,2}{3..4}.parquet",)
+
+
 def test_other_choices_are_made_first(source: str) -> None:
     made = ps.convert(
         source,

@@ -11,8 +11,8 @@ from penstock.contract.summary import Summary
 from penstock.storage.base import Storage
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
-# A word that a format string would replace, such as {split}; {1,2} is none.
-_BRACES = re.compile(r"\{\w*(:[^{}]*)?\}")
+# A word that a format string would replace, such as {split} or {user-id}; {1,2} is none.
+_BRACES = re.compile(r"\{(\w+([.-]\w+)*)?(:[^{}]*)?\}")
 
 
 class Names:
@@ -96,7 +96,8 @@ class Names:
 def words_in(target: str) -> list[str]:
     """The words in braces, besides the `{shard}` of the file's name."""
     folder, name = os.path.split(_open_part(target))
-    return [found[1:-1] for found in _BRACES.findall(f"{folder}/{SHARD_PATTERN.sub('', name)}")]
+    found = _BRACES.finditer(f"{folder}/{SHARD_PATTERN.sub('', name)}")
+    return [one[0][1:-1] for one in found]
 
 
 def filled(target: str, values: Mapping[str, str]) -> str:
