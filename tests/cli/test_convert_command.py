@@ -53,6 +53,19 @@ def test_convert_takes_options_of_both_sides(damaged: Path, tmp_path: Path) -> N
     assert record == {"number": 0}
 
 
+def test_convert_writes_files_for_each_value(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.parquet", f"{tmp_path}/out/zip={{zip}}/{{shard}}.parquet"
+    ps.write({"zip": ["01", "2", "01"], "n": [1, 2, 3]}, source)
+    done = run("convert", source, target)
+    assert done.status == 0
+    assert "read it with --cast zip=string" in done.out + done.err
+    shown = run("head", "--json", "--cast", "zip=string", tmp_path / "out").document["records"]
+    assert shown == [{"n": 1, "zip": "01"}, {"n": 3, "zip": "01"}, {"n": 2, "zip": "2"}]
+    wrong = run("convert", source, f"{tmp_path}/other/{{zap}}.parquet")
+    assert wrong.status == 2
+    assert "nothing replaces {zap}" in wrong.err and "there are: zip, n" in wrong.err
+
+
 def test_convert_overwrites_only_on_request(single: Path, tmp_path: Path) -> None:
     target = tmp_path / "a.parquet"
     target.write_bytes(b"mine")

@@ -441,3 +441,73 @@ def test_the_key_may_have_another_name_in_the_table(shards: Path, tmp_path: Path
     ran = run("fields", "add", shards, "--from", table, "--by", "id=nothing")
     assert ran.status == 1
     assert "the table has no such column; it has: number, points" in ran.err
+
+
+# -- several sources, and patterns that the shell has expanded ------------------------------------
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    for n in range(2):
+        ps.write({"id": [2 * n, 2 * n + 1], "label": [1, 1]}, f"t-{n}.tfrecord")
+    return ["t-0.tfrecord", "t-1.tfrecord"]
+
+
+def test_add_replace_and_bake_take_several_files(two: list[str]) -> None:
+    ps.write({"score": [0, 1, 2, 3]}, "scores.parquet")
+    assert run("fields", "add", *two, "--from", "scores.parquet").status == 0
+    assert run("fields", "replace", *two, "--set", "label=7").status == 0
+    assert run("fields", "bake", *two, "--into", "baked/").status == 0
+    table = ps.open("baked").to_table().select(["id", "label", "score"])
+    assert table.to_pydict() == {"id": [0, 1, 2, 3], "label": [7] * 4, "score": [0, 1, 2, 3]}
+    assert run("fields", "add", "--set", "a=1").status == 2  # no source
+
+
+@pytest.mark.parametrize(("verb", "word"), [("drop", "label"), ("rename", "label=class")])
+def test_drop_and_rename_say_to_quote_a_pattern(two: list[str], verb: str, word: str) -> None:
+    failed = run("fields", verb, *two, word, "--into", "o/")
+    assert failed.status == 2
+    assert "'t-1.tfrecord' is a file, in the place of a field" in failed.err
+    (command,) = [line for line in failed.err.splitlines() if "try: penstock" in line]
+    words = shlex.split(command.removeprefix("  try: penstock ").partition(",")[0])
+    assert words[:3] == ["fields", verb, "*.tfrecord"]
+    assert run(*words[:3], word, "--into", "o/").status == 0
+    assert len(ps.open("o").schema.names) == 1 + (verb == "rename")
+
+
+def test_a_field_with_the_name_of_a_file_is_a_field(two: list[str]) -> None:
+    Path("label").mkdir()
+    Path("nope").mkdir()
+    assert run("fields", "drop", two[0], "label").status == 0
+    assert "there is no field 'x=3'" in run("fields", "drop", two[0], "x=3").err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("add", "--set", "a=1"), ("drop", "label"), ("rename", "label=c")],
+    ids=lambda words: words[0],
+)
+def test_skipping_damage_is_refused_with_what_to_do(two: list[str], words: tuple[str, ...]) -> None:
+    damage(two[0])
+    failed = run("fields", words[0], two[0], *words[1:], "--damage", "skip")
+    assert failed.status == 2
+    assert "try: penstock repair SOURCE --into repaired/ first" in failed.err
+    assert run("repair", two[0], "--into", "repaired/").status == 0
+    assert run("fields", words[0], f"repaired/{two[0]}", *words[1:]).status == 0
+    assert "--damage" not in run("fields", words[0], "--help").out
+
+
+def test_baking_damaged_files_is_refused_with_what_to_do(two: list[str]) -> None:
+    run("fields", "add", two[0], "--set", "a=1")
+    damage(two[0])
+    failed = run("fields", "bake", two[0], "--into", "b.tfrecord", "--damage", "skip")
+    assert "try: penstock convert SOURCE TARGET --damage skip" in failed.err
+    assert run("convert", two[0], "b.tfrecord", "--damage", "skip").status == 0
+    assert ps.open("b.tfrecord").to_table().to_pydict() == {"id": [0], "label": [1], "a": [1]}
+
+
+def damage(path: str) -> None:
+    data = bytearray(Path(path).read_bytes())
+    data[-8] ^= 1
+    Path(path).write_bytes(data)

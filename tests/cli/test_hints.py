@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from running import run
 
 import penstock as ps
 from penstock import formats
-from penstock.cli.hints import in_options
+from penstock.cli.hints import advise_in_options, in_options
 from penstock.cli.program import program
 
 
@@ -100,6 +102,58 @@ def test_an_existing_target_is_replaced_with_the_option_that_the_error_names(
     assert failed.status == 2
     assert failed.err == f"{target} exists; pass --overwrite to replace it\n"
     assert run("convert", tmp_path / "a.tfrecord", target, "--overwrite").status == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "convert a.tfrecord b.parquet",
+        "convert a.tfrecord b.tfrecord --num-shards 2",
+        "convert a.tfrecord b.tfrecord --shard-bytes 9",
+        "convert a.tfrecord id={id}/{shard}.parquet",
+        "convert a.tfrecord folder/ --to parquet",
+        "convert a.tfrecord photos --to imagefolder",
+        "convert a.tfrecord c{shard}.parquet --manifest files.manifest",
+        "sort a.tfrecord --by id --into b.tfrecord",
+        "dedupe a.tfrecord --into b.tfrecord",
+        "split a.tfrecord --shares train=0.5,val=0.5 --into {split}.tfrecord",
+        "repair a.tfrecord --into b.tfrecord",
+        "fields drop a.tfrecord x --into b.tfrecord",
+        "fields rename a.tfrecord x=y --into b.tfrecord",
+        "fields add a.tfrecord --set y=1 --into b.tfrecord",
+        "fields replace a.tfrecord --set x=1 --into folder/",
+        "manifest a.tfrecord -o b.tfrecord",
+    ],
+)
+def test_the_second_run_of_a_command_names_the_option_that_replaces_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    picture = ps.encode_images(np.zeros((3, 8, 8, 3), np.uint8), "png")
+    ps.write({"id": [1, 2, 3], "x": [1, 1, 1], "image": picture, "label": [0, 1, 1]}, "a.tfrecord")
+    if words.startswith("manifest"):
+        ps.write({"id": [1]}, "b.tfrecord")
+    else:
+        assert run(*words.split()).status == 0
+    if "--manifest" in words:
+        for old in tmp_path.glob("c*.parquet"):
+            old.unlink()
+    failed = run(*words.split())
+    assert failed.status == 2
+    assert "pass --overwrite to replace it" in failed.err
+    assert "overwrite=" not in failed.err
+    assert run(*words.split(), "--overwrite").status == 0
+
+
+def test_the_error_about_an_object_names_the_option_too() -> None:
+    error = FileExistsError(
+        errno.EEXIST, "the object exists; pass overwrite=True to replace it", "s3://b/x"
+    )
+    advise_in_options(error, ["convert", "a", "s3://b/x"], program)
+    assert error.strerror == "the object exists; pass --overwrite to replace it"
+    error = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), "x=1")
+    advise_in_options(error, ["convert", "a", "x=1"], program)
+    assert error.strerror == os.strerror(errno.EEXIST)
 
 
 @pytest.mark.parametrize(

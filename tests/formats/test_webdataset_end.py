@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -63,3 +64,33 @@ def test_a_repaired_archive_has_one_end_that_others_come_to(tmp_path: Path) -> N
         assert tar.getnames() == [f"{n}.{end}" for n in range(3) for end in ("txt", "npy")]
     assert [row["__key__"] for row in ps.open(str(whole))] == ["0", "1", "2"]
     assert ps.open(str(whole))[2]["txt"] == "hello"
+
+
+def test_info_notes_an_archive_that_was_cut_after_a_member(tmp_path: Path) -> None:
+    for size, end in enumerate([b"", END[:512], END, END * 10]):
+        path = tmp_path / f"{size}.tar"
+        path.write_bytes(ONE + member("1.txt", b"hello") + end)
+        (shard,) = ps.info(path).shards
+        assert bool(shard.notes) == (len(end) < len(END))
+        assert bool(shard.notes) == ("no_end" in kinds(path))
+    assert "has no end" in str(ps.info(tmp_path / "0.tar"))
+    assert "has no end" not in str(ps.info(tmp_path / "2.tar"))
+
+
+def test_archives_of_other_writers_have_an_end(tmp_path: Path) -> None:
+    wds = pytest.importorskip("webdataset")
+    (tmp_path / "a.txt").write_bytes(b"hello")
+    with tarfile.open(tmp_path / "py.tar", "w") as archive:
+        archive.add(tmp_path / "a.txt", "a.txt")
+    for name, flags in [("gnu", ["-b1"]), ("large", ["-b100"]), ("pax", ["--format=pax"])]:
+        made = ["tar", "-cf", tmp_path / f"{name}.tar", *flags, "-C", tmp_path, "a.txt"]
+        subprocess.run(made, check=True)
+    with wds.ShardWriter(str(tmp_path / "wds-%d.tar"), maxcount=2, verbose=0) as sink:
+        for n in range(5):
+            sink.write({"__key__": str(n), "txt": "hello"})
+    ps.write({"a.txt": ["hello"]}, tmp_path / "own.tar")
+    paths = sorted(tmp_path.glob("*.tar"))
+    assert len(paths) == 8
+    for path in paths:
+        assert kinds(path) == []
+        assert ps.info(path).shards[0].notes == ()

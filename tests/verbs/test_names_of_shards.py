@@ -83,7 +83,7 @@ def test_each_split_is_looked_at_by_itself(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["lang={lang}/{shard}.parquet", "{lang}.parquet", "{shard}/a.parquet"]
+    "target", ["lang={word}/{shard}.parquet", "{word}.parquet", "{shard}/a.parquet"]
 )
 def test_words_in_braces_that_nothing_replaces_are_refused(tmp_path: Path, target: str) -> None:
     ps.write({"lang": ["en", "de"]}, tmp_path / "x.tfrecord")

@@ -37,6 +37,7 @@ Examples:
   penstock convert train.arrow val.arrow --sample 0.1
   penstock convert train.arrow rest.arrow --sample-rest 0.1
   penstock convert 'part-*.tfrecord' all.tfrecord --num-shards 8
+  penstock convert all.parquet 'out/lang={lang}/{shard}.parquet'
   penstock convert 'train-*.tar' s3://bucket/train.parquet --num-shards 8
   penstock convert --json train.arrow train.tfrecord --shuffle 7 --overwrite
 """,
@@ -121,7 +122,8 @@ def command(
     Files get their names when all of them are complete, in an object store each when it is complete.
     If a conversion was killed, repeat the
     command to resume it. Several files are named x-00000-of-00010.tfrecord and so on. {shard:05d} in
-    a name is replaced by the file's number. A folder gets one file for each file of SOURCE.
+    a name is replaced by the file's number, and {NAME} by the values of a field: each value gets
+    its own files. A folder gets one file for each file of SOURCE.
     """
     import penstock as ps
 

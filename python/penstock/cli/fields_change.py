@@ -14,13 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from penstock import errors
 from penstock.cli import output
 from penstock.cli.on import on_option
 from penstock.cli.options import (
     NAMES,
+    Misuse,
     json_option,
     misuse,
     names_in,
+    one_or_many,
     pairs_of,
     reading,
     values_of,
@@ -40,6 +43,27 @@ _CALL = re.compile(
 """The beginning of an expression in the language of conditions."""
 
 _source = click.argument("source", type=click.Path(), metavar="SOURCE")
+_sources = click.argument(
+    "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...",
+    callback=lambda ctx, param, value: one_or_many(value),
+)  # fmt: skip
+
+
+def _refuse_damage(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value in (None, "error"):
+        return
+    advice = (
+        "penstock repair SOURCE --into repaired/ first, and change the fields of the repaired files"
+    )
+    if (
+        ctx.info_name == "bake"
+    ):  # repaired files do not have the fields that are stored next to them
+        advice = f"penstock convert SOURCE TARGET --damage {value}, which writes these fields, too"
+    raise click.UsageError(
+        f"fields cannot be changed with --damage {value}: records would be lost\n  try: {advice}"
+    )
+
+
 _WHERE = (
     click.option(
         "--into",
@@ -54,6 +78,13 @@ _WHERE = (
         "--verify",
         is_flag=True,
         help="Compare the old fields before a file gets its name.",
+    ),
+    click.option(
+        "--damage",
+        hidden=True,
+        expose_value=False,
+        callback=_refuse_damage,
+        help="Only to say what to do instead.",
     ),
     *(reading("threads", "storage_options"), target_storage_option, on_option, json_option),
 )
@@ -122,16 +153,16 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
 Examples:
   penstock fields add 'train-*.tfrecord' --from scores.parquet
   penstock fields add train.tfrecord --from labels.csv --by id --in-place
-  penstock fields add 'train-*.tfrecord' --set split=train --into scored/
+  penstock fields add train-*.tfrecord --set split=train --into scored/
   penstock fields add train.tfrecord --function sizes:measure --reads image
 """,
 )
-@_source
+@_sources
 @_options(*_VALUES, _missing("null"))
 @click.option("--name", help="Name of the overlay. [default: the names of its fields]")
 @click.option("--replace", is_flag=True, help="New fields may replace old fields.")
 @_options(*_WHERE)
-def add(source: str, as_json: bool, **options: Any) -> None:
+def add(source: Any, as_json: bool, **options: Any) -> None:
     """Add fields to the records of SOURCE.
 
     Without --into or --in-place they are stored next to the files, which do not change.
@@ -152,7 +183,7 @@ Examples:
   penstock fields replace train.tfrecord --from right.parquet --by id --missing keep
 """,
 )
-@_source
+@_sources
 @_options(*_VALUES, _missing("null", "keep"))
 @click.option(
     "--where",
@@ -160,7 +191,7 @@ Examples:
     help="Replace values only in the records for which this is true; the others keep theirs.",
 )
 @_options(*_WHERE)
-def replace(source: str, as_json: bool, **options: Any) -> None:
+def replace(source: Any, as_json: bool, **options: Any) -> None:
     """Replace the values of fields in the records of SOURCE.
 
     Without --into or --in-place the change is stored next to the files, which do not change.
@@ -193,7 +224,13 @@ def drop(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -> 
     """
     import penstock as ps
 
-    _run("drop", as_json, names, lambda **more: ps.drop_fields(source, names, **options, **more))
+    try:
+        _run(
+            "drop", as_json, names, lambda **more: ps.drop_fields(source, names, **options, **more)
+        )
+    except Misuse as error:
+        _refuse_file(error.field, "drop", "NAME...")
+        raise
 
 
 @click.command(
@@ -214,6 +251,9 @@ def rename(source: str, names: tuple[str, ...], as_json: bool, **options: Any) -
     """
     import penstock as ps
 
+    for name in names:
+        if "=" not in name:
+            _refuse_file(name, "rename", "OLD=NEW...")
     pairs = pairs_of(names, "rename")
     named = {*pairs, *pairs.values()}
     _run(
@@ -229,13 +269,25 @@ Examples:
   penstock fields bake 'train-*.tfrecord' --into baked/ --verify
 """,
 )
-@_source
+@_sources
 @_options(*_WHERE)
-def bake(source: str, as_json: bool, **options: Any) -> None:
+def bake(source: Any, as_json: bool, **options: Any) -> None:
     """Write the fields and changes stored next to SOURCE into its records."""
     import penstock as ps
 
     _run("bake", as_json, (), lambda **more: ps.bake_fields(source, **options, **more))
+
+
+def _refuse_file(name: str | None, *usage: str) -> None:
+    """Advise to quote the pattern of SOURCE if a word for a field is a file, because the shell expanded the pattern."""
+    if name is None or not os.path.exists(name):
+        return
+    folder, file = os.path.split(name)
+    pattern = os.path.join(folder, f"*{os.path.splitext(file)[1]}")
+    raise click.UsageError(
+        f"{name!r} is a file, in the place of a field\n"
+        f"  try: {errors.command('penstock', 'fields', usage[0], pattern, usage[1])}, with the pattern in quotes"
+    )
 
 
 def _values(options: dict[str, Any]) -> tuple[Any, dict[str, Any], Collection[str]]:
@@ -264,7 +316,7 @@ def _constants(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _in_old_types(
-    source: str, words: Sequence[str], constants: dict[str, Any], options: dict[str, Any]
+    source: Any, words: Sequence[str], constants: dict[str, Any], options: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the values of `--set` in the types of the fields that they replace."""
     import penstock as ps

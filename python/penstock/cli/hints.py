@@ -31,12 +31,17 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
     hint = getattr(error, "hint", None)
     if isinstance(hint, str):
         error.hint = in_options(hint, given, program)
-    elif isinstance(error, FileExistsError) and error.strerror is None:
-        # Raised by penstock, not by the operating system.
+    elif isinstance(error, FileExistsError) and error.strerror is not None:
+        # Of an object or a manifest, or the system's, which has no keywords.
+        error.strerror = in_options(error.strerror, given, program)
+    elif isinstance(error, FileExistsError):
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
     elif isinstance(error, Misuse):
-        error.message = in_options(error.message, given, program)  # pyright: ignore[reportAttributeAccessIssue]  final only to the type checker
+        # If a name was typed, the facts have it, and stay as they are.
+        facts = error.message.partition("\n  try: ")[:2] if error.field else ("", "")
+        advice = in_options(error.message[len("".join(facts)) :], given, program)
+        error.message = "".join((*facts, advice))  # pyright: ignore[reportAttributeAccessIssue]  final only to the type checker
 
 
 def in_options(hint: str, given: Sequence[str], program: click.Group) -> str:
@@ -164,4 +169,4 @@ def _options_of(given: Sequence[str], program: click.Group) -> dict[str, click.O
 
 def _options_in(command: click.Command) -> dict[str, click.Option]:
     found = [option for option in command.params if isinstance(option, click.Option)]
-    return {str(option.name): option for option in found}
+    return {str(option.name): option for option in found if not option.hidden}

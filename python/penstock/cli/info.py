@@ -62,6 +62,7 @@ def _document(found: ps.Info) -> dict[str, Any]:
                 "record_bytes": spread_document(shard.record_bytes),
                 "index": shard.index,
                 "index_path": shard.index_path,
+                "notes": list(shard.notes),
             }
             for shard in found.shards
         ],

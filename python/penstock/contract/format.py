@@ -227,6 +227,11 @@ class Reader(ABC):
         return ()
 
     @property
+    def notes(self) -> Sequence[str]:
+        """What `info` says about the file besides its facts, such as that an archive has no end."""
+        return ()
+
+    @property
     def positions(self) -> np.ndarray | None:
         """The start of each record in the file, and the end of the last, int64[num_records + 1], for `verify` and
         `layout`. None if records have no bytes of their own. `PositionedReader` keeps them in an index."""

@@ -28,6 +28,10 @@ class WrappedReader(Reader):
     def skipped_files(self) -> Sequence[SkippedFile]:
         return self.base.skipped_files
 
+    @property
+    def notes(self) -> Sequence[str]:
+        return self.base.notes
+
     def chunks(self) -> Iterator[Chunk[Any]]:
         return self.base.chunks()
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import copy
 import os
-import re
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.conditions import Filter
@@ -22,11 +19,9 @@ from penstock.contract.added import AddedReader
 from penstock.contract.format import Reader
 from penstock.errors import SchemaError
 from penstock.storage.base import Storage
+from penstock.storage.hive_names import type_of, values_in
 from penstock.storage.local import LocalStorage
 
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER = re.compile(r"-?[0-9]+")
-_INT64 = np.iinfo(np.int64)
 _HINT = "open(..., hive=False), which leaves the names of folders alone"
 
 
@@ -38,7 +33,7 @@ def folders_with_keys(source: Any, paths: Sequence[str]) -> str | bool:
     folder = os.path.join(os.fspath(source), "")
     keys: list[str] | None = None
     for path in paths:
-        own = list(_pairs(path[len(folder) :])) if path.startswith(folder) else []
+        own = list(values_in(path[len(folder) :])) if path.startswith(folder) else []
         keys = own if keys is None else keys
         if not own or own != keys:
             return False
@@ -63,14 +58,14 @@ class HiveColumns:
         self, paths: Sequence[str], storage: Storage, below: bool | str, schema: Any
     ) -> None:
         if isinstance(below, str):
-            found = [_pairs(path[len(below) :]) for path in paths]
+            found = [values_in(path[len(below) :]) for path in paths]
         else:
             found = _keys_of(paths, storage)
         self._is_given = isinstance(schema, pa.Schema)
         self.fields = {
             key: schema.field(key)
             if self._is_given
-            else pa.field(key, _type_of([own[key] for own in found]))
+            else pa.field(key, type_of([own[key] for own in found]))
             for key in found[0]
             if not self._is_given or key in schema.names
         }
@@ -128,7 +123,7 @@ def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | Non
     """The keys and values of each file, from the outermost folder inwards. Raises SchemaError if files have different
     keys, or none."""
     is_local = isinstance(storage, LocalStorage)
-    found = [_pairs(os.path.abspath(path) if is_local else path) for path in paths]
+    found = [values_in(os.path.abspath(path) if is_local else path) for path in paths]
     keys = dict.fromkeys(key for own in found for key in own)
     if not keys:
         message = "hive=True needs folders such as year=2024, and the path has none"
@@ -139,25 +134,6 @@ def _keys_of(paths: Sequence[str], storage: Storage) -> list[dict[str, str | Non
             message = "the file is not in a folder for this key, as others are"
             raise SchemaError(message, file=path, field=missing, hint=_HINT)
     return found
-
-
-def _pairs(path: str) -> dict[str, str | None]:
-    """The keys and values of the folders of a path, from the outermost inwards."""
-    parts = [folder.partition("=") for folder in path.replace(os.sep, "/").split("/")[:-1]]
-    return {
-        unquote(key): None if value == _NULL else unquote(value)
-        for key, sign, value in parts
-        if key and sign
-    }
-
-
-def _type_of(texts: Sequence[str | None]) -> pa.DataType:
-    known = [text for text in texts if text is not None]
-    return pa.int64() if known and all(map(_is_integer, known)) else pa.string()
-
-
-def _is_integer(text: str) -> bool:
-    return _INTEGER.fullmatch(text) is not None and _INT64.min <= int(text) <= _INT64.max
 
 
 def _value(text: str | None, field: pa.Field, path: str) -> pa.Array:

@@ -63,12 +63,22 @@ class ArchiveReader(FramedReader):
     def uncounted(self) -> Sequence[SkippedRegion]:
         return (*super().uncounted, *self._lost_end)
 
+    @property
+    def notes(self) -> Sequence[str]:
+        return (_NO_END,) if self._has_no_end else ()
+
+    @cached_property
+    def _has_no_end(self) -> bool:
+        """Whether a plain archive has no end. If its last member ends in as many zeros, only `verify` finds that."""
+        if self._shard.stream.container:
+            return False
+        start = max(0, self.source.size - END_BYTES)
+        return any(self.source.read(start, END_BYTES).to_bytes())
+
     @cached_property
     def _lost_end(self) -> tuple[SkippedRegion, ...]:
         shard, size = self._shard, self.source.size
-        if shard.options.damage == "error" or shard.stream.container:
-            return ()
-        if not any(self.source.read(max(0, size - END_BYTES), END_BYTES).to_bytes()):
+        if shard.options.damage == "error" or not self._has_no_end:
             return ()
         with suppress(_core.KernelError):  # a damaged comment is reported with the first record
             is_own = stored_in(shard.stream) is not None

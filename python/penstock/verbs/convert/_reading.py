@@ -32,6 +32,7 @@ from penstock.verbs.convert._pictures import Pictures, pictures_of
 from penstock.verbs.convert._text_columns import TextColumns
 from penstock.verbs.convert.choice import Choice, chosen
 from penstock.verbs.convert.ranges import (
+    Consecutive,
     Delivered,
     batches_between,
     blocks_of,
@@ -169,7 +170,7 @@ class Reading(Records):
         finds_text: bool = False,
         on: Machines | None = None,
     ) -> None:
-        dataset, choice = _chosen_first(dataset, choice)
+        dataset, choice = chosen_first(dataset, choice)
         self.dataset = dataset
         self.storage = storage.no_more_open_than(dataset.paths)
         """Storage for the written files. Their permissions are no wider than those of the source."""
@@ -196,10 +197,12 @@ class Reading(Records):
         """The number of each shard's first record, followed by the total number of written records."""
         self.num_records = int(self.firsts[-1])
         self._order = self._ordered(choice, on, skips=skips)
+        self._ranges: Consecutive | None = None
         if self._order is not None:
             # Each source file gets as many records as were chosen from it, whatever their order.
             edges = np.searchsorted(np.sort(self._order), self.firsts)
             self.firsts, self.num_records = edges, len(self._order)
+            self._ranges = Consecutive(dataset, self._order, wanted, threads)
 
     def _ordered(self, choice: Choice, on: Machines | None, *, skips: bool) -> np.ndarray | None:
         """Return the numbers of the records in the order of writing; None for all as they come. With `skips`, records
@@ -274,9 +277,8 @@ class Reading(Records):
 
     def _read(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
         dataset, columns, threads = self.dataset, self.columns, self._threads
-        if self._order is not None:
-            order, size = self._order[first:last], dataset.files.total_bytes
-            return shuffled_between(dataset, order, columns, threads, size, lend=lend)
+        if self._ranges is not None:
+            return self._ranges.between(first, last, lend=lend)
         if self._delivered is not None:
             return self._delivered.between(first, last)
         return batches_between(dataset, first, last, columns, threads, lend=lend)
@@ -347,7 +349,7 @@ def _are_changed(pictures: Pictures | None) -> bool:
     return pictures is not None and pictures.is_rewritten
 
 
-def _chosen_first(dataset: Dataset, choice: Choice) -> tuple[Dataset, Choice]:
+def chosen_first(dataset: Dataset, choice: Choice) -> tuple[Dataset, Choice]:
     """Return the dataset to choose from, and what is left to choose. Computed columns are computed only for records for
     which the condition is true."""
     if choice.where is not None and dataset.files.computes:

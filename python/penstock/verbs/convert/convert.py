@@ -9,8 +9,7 @@ only after writing, so such a job continues only if all files were complete. Onl
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Unpack
 
@@ -29,18 +28,18 @@ from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
 from penstock.storage.store_lock import StoreLock
 from penstock.storage.urls import refuse_web_target
+from penstock.verbs.convert._places import alone, folders_of
 from penstock.verbs.convert._reading import Reading, opened
 from penstock.verbs.convert._run import run, run_by_bytes
 from penstock.verbs.convert._store_run import run_by_bytes_in_store, run_in_store
 from penstock.verbs.convert._writing import Writing
+from penstock.verbs.convert.by_value import by_value
 from penstock.verbs.convert.choice import Choice
-from penstock.verbs.convert.journal import alone_at
-from penstock.verbs.convert.parts import Cut, OutputFile, Piece, common_folder, plan, plan_pieces
-from penstock.verbs.convert.store_journal import alone_with
+from penstock.verbs.convert.parts import Cut, OutputFile, Piece, plan, plan_pieces
 from penstock.verbs.inspect.stats import stats
 from penstock.verbs.manifest.last import Last
 from penstock.verbs.progress import Meter, Progress
-from penstock.verbs.write.names import refuse_unknown, with_note_of_order
+from penstock.verbs.write.names import refuse_unknown, with_note_of_order, words_in
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
 _IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
@@ -99,7 +98,9 @@ def convert(
             damage is read one extra time, to count its undamaged records; only these are written.
         target: a file name; a name for numbered shards, or with `{shard:05d}` in it, as for `write`; or a folder (an
             existing folder, or a name that ends in "/"). A folder gets one file for each shard of the source, under
-            the same name with a new suffix.
+            the same name with a new suffix. With names of columns in braces, `out/lang={lang}/{shard}.parquet`, each
+            value gets files of its own, in the order of the source; `open("out")` gives a column `lang` back, so it
+            is not written. Values are encoded as Hive does.
         columns: the columns to write, in this order; None for all.
         rename: new names of columns, {old: new}.
         types: {field: type}: the types of some fields, as for `open`.
@@ -153,7 +154,8 @@ def convert(
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another conversion is writing the target.
-        ValueError: `where` is not a condition, or there are fewer records than `sample`.
+        ValueError: `where` is not a condition, there are fewer records than `sample`, a word in braces is not a column,
+            or a column in braces has more than 10,000 values.
         SchemaError: the format cannot hold a column or a value. Columns are checked before anything is written.
         FormatError: the source is damaged, or (with `prove`) a written value differs from the source.
 
@@ -194,6 +196,16 @@ def convert(
     last = Last(manifest, os.fspath(target), *place, overwrite=overwrite)
     if types or text:
         source = _typed(source, types or {}, text or [], threads, how.source)
+    if words_in(to := os.fspath(target)):
+        if shard_bytes is not None:
+            raise ValueError(
+                "with a column in the target's name, use shard_records= or num_shards="
+            )
+        own = {} if isinstance(source, Dataset) else how.source
+        found = by_value(source, to, columns, rename, choice, threads, how.on, own)
+        how = replace(how, columns=found.columns, rename=found.rename)
+        made = write_chosen(found.source, to, found.choice, how, found.pieces)
+        return last.of(found.finished(made))
     return last.of(write_chosen(source, target, choice, how))
 
 
@@ -263,7 +275,8 @@ def write_chosen(
     """
     to = os.fspath(target)
     refuse_web_target(to)
-    refuse_unknown(to.replace("{split}", "") if pieces else to)
+    if not pieces:
+        refuse_unknown(to)
     cuts = check_cuts(how.num_shards, how.shard_records, how.shard_bytes)
     how = replace(
         how, index=index_option(how.index), threads=checked_threads(how.threads),
@@ -282,8 +295,8 @@ def write_chosen(
     storage = _target_storage(to, kind, how)
     dataset = opened(source, kind, options, how.source, whole_records=whole_records)
     _refuse_on(how, dataset)
-    place, folders = _folders(to, is_folder, pieces)
-    with _alone(storage, to, place, folders) as lock:
+    place, folders = folders_of(to, is_folder, pieces)
+    with alone(storage, to, place, folders) as lock:
         if how.columns is None:
             dataset = dataset.complete()
         images = (how.images, asked)
@@ -369,15 +382,6 @@ def _place(to: str, format: str | None) -> tuple[str, bool]:
     return to, is_folder
 
 
-def _folders(to: str, is_folder: bool, pieces: Sequence[Piece]) -> tuple[str, list[str]]:
-    """Return the folder of the lock and the journal, and the folders to be made."""
-    if pieces:
-        place = common_folder(pieces)
-        return place, [place, *(os.path.dirname(piece.target) for piece in pieces)]
-    place = to if is_folder else os.path.dirname(to)
-    return place, [place] if place else []
-
-
 def _pop_image_options(kind: Format, format_options: dict[str, Any]) -> dict[str, Any]:
     """Remove and return the image options that the format itself does not have."""
     own = {field.name for field in fields(kind.write_options)}
@@ -411,30 +415,3 @@ def _check_masks(masks: Sequence[str], options: Any) -> None:
             field=masks[0],
             hint="leave masks out of the columns, or write another format, such as Parquet",
         )
-
-
-@contextmanager
-def _alone(
-    storage: Storage, to: str, place: str, folders: Sequence[str]
-) -> Generator[StoreLock | None]:
-    """Lock the target. The value is None if finished files can be renamed."""
-    if storage.changes_in_place:
-        with _made(folders), alone_at(to, place):
-            yield None
-        return
-    with alone_with(storage, to, place) as lock:
-        yield lock
-
-
-@contextmanager
-def _made(folders: Sequence[str]) -> Generator[None]:
-    """Create folders, and remove at the end those that are new and empty."""
-    new = [folder for folder in dict.fromkeys(folders) if folder and not os.path.isdir(folder)]
-    for folder in new:
-        os.makedirs(folder, exist_ok=True)
-    try:
-        yield
-    finally:
-        for folder in reversed(new):
-            with suppress(OSError):
-                os.rmdir(folder)

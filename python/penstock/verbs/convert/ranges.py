@@ -169,6 +169,40 @@ def region_of(
     return SkippedRegion(shown(file), start, end, 1, f"record {record}: {reason}")
 
 
+class Consecutive:
+    """Ranges of an order of records. A range that begins where the last one ended continues its pass over the source, so
+    that many short ranges do not read a Parquet file once each. Only one thread may use an instance."""
+
+    def __init__(
+        self, dataset: Dataset, order: np.ndarray, columns: Sequence[str], threads: int | None
+    ) -> None:
+        self._dataset = dataset
+        self._order = order
+        self._columns = columns
+        self._threads = threads
+        self._batches: Iterator[pa.RecordBatch] = iter(())
+        self._left: pa.RecordBatch | None = None
+        self._at: tuple[int, bool] | None = None
+
+    def between(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
+        """Yield records [first, last) of the order. For `lend`, see `batches_between`."""
+        if first < last and self._at != (first, lend):
+            self._batches, self._left = self._begun(first, lend=lend), None
+        while first < last:
+            self._at = None  # unless all that is read here is taken
+            batch = next(self._batches) if self._left is None else self._left
+            end = min(last - first, batch.num_rows)
+            self._left = batch.slice(end) if end < batch.num_rows else None
+            first += end
+            self._at = first, lend
+            yield batch.slice(0, end)
+
+    def _begun(self, first: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
+        dataset, order = self._dataset, self._order[first:]
+        size = dataset.files.total_bytes
+        yield from shuffled_between(dataset, order, self._columns, self._threads, size, lend=lend)
+
+
 def shuffled_between(
     dataset: Dataset,
     order: np.ndarray,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -57,6 +57,8 @@ class ShardInfo:
     record_bytes: Spread | None
     index: IndexState
     index_path: str | None
+    notes: tuple[str, ...] = ()
+    """What is unusual about the file, such as a tar archive without its end."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -94,8 +96,11 @@ class Info(Printed):
         parts: list[Any] = [tables.facts(pairs), "", _fields(self)]
         if 1 < len(shards) <= _MOST_FILES:
             parts += ["", _listing(shards)]
+        if noted := [(shard.path, note) for shard in shards for note in shard.notes]:
+            parts += ["", _listed("file", "note", noted)]
         if self.skipped_files:
-            parts += ["", _skipped(self.skipped_files)]
+            listed = [(os.path.basename(path), reason) for path, reason in self.skipped_files]
+            parts += ["", _listed("not read", "reason", listed)]
         return parts
 
     def _summary(self) -> str:
@@ -164,7 +169,7 @@ def _shard(
         kept = formats.by_name(shard.format).info.keeps_positions
         path = _index_path(ds, shard.path) if kept else None
         state: IndexState = "not needed" if not kept else "none" if path is None else "found"
-        return ShardInfo(*facts, reader.compression, None, None, state, path)
+        return ShardInfo(*facts, reader.compression, None, None, state, path, tuple(reader.notes))
     sizes = reader.record_bytes()
     mine = Range()
     mine.add(sizes)
@@ -173,7 +178,8 @@ def _shard(
     plain_bytes = reader.index.plain_bytes if compression else shard.num_bytes
     path = _index_path(ds, shard.path)
     state = "none" if path is None else "found" if had_index else "made"
-    return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path)
+    notes = tuple(reader.notes)
+    return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path, notes)
 
 
 def _index_path(ds: Dataset, data_path: str) -> str | None:
@@ -202,10 +208,10 @@ def _records(found: Info) -> str:
     return f"{shown}, found without reading them; stats counts the undamaged ones"
 
 
-def _skipped(files: tuple[SkippedFile, ...]) -> Any:
-    shown = tables.table("not read", "reason")
+def _listed(first: str, second: str, files: Sequence[tuple[str, str]]) -> Any:
+    shown = tables.table(first, second)
     for path, reason in files[:_MOST_FILES]:
-        shown.add_row(describe.escape(os.path.basename(path)), describe.escape(reason))
+        shown.add_row(describe.escape(path), describe.escape(reason))
     if len(files) > _MOST_FILES:
         shown.add_row(f"and {describe.count(len(files) - _MOST_FILES)} more", "")
     return shown

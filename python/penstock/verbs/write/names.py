@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.contract.summary import Summary
 from penstock.storage.base import Storage
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
-# A word that a format string would replace, such as {split}; {1,2} is none.
-_BRACES = re.compile(r"\{\w*(:[^{}]*)?\}")
+# A word that a format string would replace, such as {split} or {user-id}; {1,2} is none.
+_BRACES = re.compile(r"\{(\w+([.-]\w+)*)?(:[^{}]*)?\}")
 
 
 class Names:
@@ -92,16 +93,32 @@ class Names:
                 raise FileExistsError(f"{name} exists; pass overwrite=True to replace it")
 
 
+def words_in(target: str) -> list[str]:
+    """The words in braces, besides the `{shard}` of the file's name."""
+    folder, name = os.path.split(_open_part(target))
+    found = _BRACES.finditer(f"{folder}/{SHARD_PATTERN.sub('', name)}")
+    return [one[0][1:-1] for one in found]
+
+
+def filled(target: str, values: Mapping[str, str]) -> str:
+    """Put values in the place of their words in braces."""
+    part = _open_part(target)
+    fixed = target[: len(target) - len(part)]
+    return fixed + _BRACES.sub(lambda found: values.get(found[0][1:-1], found[0]), part)
+
+
+def _open_part(target: str) -> str:
+    """The part of a target whose braces are replaced. A folder that exists may have some in its name."""
+    return os.path.basename(target) if os.path.isdir(os.path.dirname(target)) else target
+
+
 def refuse_unknown(target: str) -> None:
-    """Refuse words in braces that nothing replaces. A folder that exists may have them in its name."""
-    folder, name = os.path.split(target)
-    found = _BRACES.search(SHARD_PATTERN.sub("", name))
-    if found is None and not os.path.isdir(folder):
-        found = _BRACES.search(folder)
-    if found is not None:
+    """Refuse words in braces that nothing replaces."""
+    for word in words_in(target):
         raise ValueError(
-            f"{target}: nothing replaces {found[0]} there; only {{shard}}, in the name of the file, is replaced, by the"
-            " number of the file. To write a file for each value of a column, filter and write each value"
+            f"{target}: nothing replaces {{{word}}} there; only {{shard}}, in the name of the file, is replaced, by the"
+            " number of the file. To write files for each value of a column, use convert, where the name of a column"
+            " in braces is replaced by its values"
         )
 
 
