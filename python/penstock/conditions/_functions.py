@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,17 @@ _OF_TEXTS: dict[str, Callable[..., pa.Array]] = {
     "trim": compute.utf8_trim_whitespace,
     "replace": compute.replace_substring,
 }
+
+
+def _like(values: pa.Array, pattern: str, *, ignore_case: bool = False) -> pa.Array:
+    """SQL's LIKE. Unlike for Arrow, a backslash is a character like others."""
+    pattern = pattern.replace("\\", "\\\\")
+    return compute.match_like(values, pattern, ignore_case=ignore_case)
+
+
 _SEARCHES: dict[str, Callable[..., pa.Array]] = {
+    "like": _like,
+    "ilike": partial(_like, ignore_case=True),
     "startswith": compute.starts_with,
     "endswith": compute.ends_with,
     "contains": compute.match_substring,
