@@ -436,6 +436,24 @@ def test_a_condition_that_names_no_column_is_refused(where: str) -> None:
         kept(where)
 
 
+def test_images_are_chosen_by_their_size(tmp_path: Path) -> None:
+    sizes = [(2, 1), (3, 5), (4, 4)]
+    images = [ps.encode_images([np.zeros((h, w, 3), np.uint8)], "png")[0].as_py() for w, h in sizes]
+    path = str(tmp_path / "a.tfrecord")
+    ps.write({"image": [*images, None]}, path)
+    ds = ps.open(path)
+    assert ds.count("width(image) > 2 and height(image) == 4") == 1
+    found = ds.with_columns({"w": "width(image)", "h": "height(image)"}).to_table(["w", "h"])
+    assert list(zip(*found.to_pydict().values(), strict=True)) == [*sizes, (None, None)]
+    assert found.schema.types == [pa.int64(), pa.int64()]
+    ps.write({"image": [*images, b"none"], "n": [1, 2, 3, 4]}, path, overwrite=True)
+    with pytest.raises(ps.SchemaError, match="width takes images, but these bytes are not a") as at:
+        ps.open(path).count("width(image) > 2")
+    assert (at.value.file, at.value.record, at.value.field) == (path, 3, "image")
+    with pytest.raises(ps.SchemaError, match="'n': height takes images, not int64"):
+        ps.open(path).count("height(n) > 2")
+
+
 def test_a_text_that_is_not_json_is_named_with_its_file_and_record(tmp_path: Path) -> None:
     texts = [f'{{"iso": {n}}}' for n in range(500)]
     texts[321] = "{iso: 3}"

@@ -54,6 +54,8 @@ _CALLS = {
     "abs": (1, ()),
     "round": (1, ()),
     "isnan": (1, ()),
+    "width": (1, ()),
+    "height": (1, ()),
     "cast": (1, ("the name of a type",)),
     "try_cast": (1, ("the name of a type",)),
     "lookup": (1, ("a table",)),
