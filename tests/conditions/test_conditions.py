@@ -31,6 +31,7 @@ BATCH = pa.record_batch(
         "s.r": [5, 4, 3, 2, 1],
         "u": pa.array([1, 2, 3, 2**64 - 1, None], pa.uint64()),
         "label": pa.array(["cat", "dog", None, "cat", "eel"]).dictionary_encode(),
+        **{name: pa.array([1, 2, 3, 4, 5]) for name in ("like", "between", "ilike")},
         "when": pa.array([0, 10**6, None, 2 * 10**6, 3 * 10**6], pa.timestamp("us")),
     }
 )
@@ -54,6 +55,18 @@ def kept(where: Any, batch: pa.RecordBatch = BATCH) -> list[int]:
         ("x not in [1, null]", []),
         ("x in [1, 2.5, 99999999999]", [0]),
         ("2 < x", [2, 3]),
+        ("x between 1 and 3", [0, 2]),
+        ("x not between 1 and 3 and ok", [3]),
+        ("x between f and a-b/c - 1 or x == 1", [0, 4]),
+        ("not x between null and 3", [3]),
+        ('when between "1970-01-01" and "1970-01-01T00:00:01"', [0, 1]),
+        ('t like "_"', [0, 3]),
+        ('t not like "b%"', [0, 3, 4]),
+        ('t ilike "É" or t like ""', [3, 4]),
+        ('data like "%b_"', [1]),
+        ('label like "%a%"', [0, 3]),
+        ('lower(t) like "%b" and x is null', [1]),
+        ("like == 2 or between < 2 or ilike == 3", [0, 1, 2]),
         ("x is null or t is null", [1, 2]),
         ("x == null", []),
         ("null is null or x == 3", [0, 1, 2, 3, 4]),
@@ -130,6 +143,14 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
         ("x -1 > 2", "expected spaces around `-`"),
         ("1 < x < 3", "expected an `and`, as in"),
         ("x > 1 x", "expected an operator, an `and` or an `or`"),
+        ("x = 3", "expected `==`, at '= 3'"),
+        ("x <> 3", "expected `!=`, at '<> 3'"),
+        ("x between 1", "expected `and`, as in"),
+        ("x between 1 and", "expected a value"),
+        ("t like x", "expected a value"),
+        ("t like 3", "expected a pattern in quotes, such as \"cat%\", at '3'"),
+        ("t ilike 'cat%'", "expected a text in double quotes"),
+        ("x not == 3", "expected `in`, `between` or `like`, as in"),
         ("len(x", r"expected `\)`"),
         ("x == {}", "not a single value"),
         ("in == 3", 'if "in" is the name of a field, write it in backquotes: `in`'),
@@ -166,6 +187,8 @@ def test_an_invalid_condition_names_what_was_expected_and_where(where: str, mess
         ("x", "'x': values of type int32 are not booleans"),
         ("t > 1", "'t': string cannot be compared with 1"),
         ("t + 1 > 2", "'t': values of type string are not numbers"),
+        ('x like "1%"', "'x': like looks for '1%' in a text or bytes, not in int32"),
+        ("t between 1 and 2", "'t': string cannot be compared with 1"),
         ("contains(x, 1)", "'x': contains looks for 1"),
         ("len(x) > 1", "'x': values of type int32 have no length"),
         ('cast(t, "int32") > 1', "'t': the condition cannot be computed"),
@@ -341,6 +364,14 @@ SIMPLE = st.one_of(
     st.tuples(WITH_NAN, st.sampled_from(["is null", "is not null"])).map(" ".join),
     st.sampled_from(['endswith(w, "b")', "coalesce(ok, x > 1)", "if(ok, x > 1, f > 1)"]),
     st.sampled_from(["ok", "true", "x is null", "t is not null", "f in [1, 2.5]"]),
+    st.tuples(NUMERIC, st.sampled_from(["between", "not between"]), NUMERIC, NUMERIC).map(
+        lambda parts: f"{parts[0]} {parts[1]} {parts[2]} and {parts[3]}"
+    ),
+    st.tuples(
+        TEXTS | JOINED_TEXTS,
+        st.sampled_from(["like", "not like", "ilike", "not ilike"]),
+        st.text("aAbBé%_\\\n.", max_size=4).map(lambda text: json.dumps(text, ensure_ascii=False)),
+    ).map(" ".join),
     st.sampled_from(["x not in [1, 3]", "x in [4, null]", "len(t) == 1", 't in ["a", null]']),
 )
 CONDITION = st.recursive(
@@ -357,6 +388,7 @@ CONDITION = st.recursive(
 
 def sql_of(where: str) -> str:
     """The same condition in DuckDB's SQL."""
+    where = re.sub(r"\\(.)", lambda found: {"n": "\n"}.get(found[1], found[1]), where)
     for sign, other in {'"': "'", "==": "=", "!=": "<>", "[": "(", "]": ")"}.items():
         where = where.replace(sign, other)
     for literal in ("1.5", "2.5"):
@@ -404,6 +436,24 @@ def test_a_condition_that_names_no_column_is_refused(where: str) -> None:
         kept(where)
 
 
+def test_images_are_chosen_by_their_size(tmp_path: Path) -> None:
+    sizes = [(2, 1), (3, 5), (4, 4)]
+    images = [ps.encode_images([np.zeros((h, w, 3), np.uint8)], "png")[0].as_py() for w, h in sizes]
+    path = str(tmp_path / "a.tfrecord")
+    ps.write({"image": [*images, None]}, path)
+    ds = ps.open(path)
+    assert ds.count("width(image) > 2 and height(image) == 4") == 1
+    found = ds.with_columns({"w": "width(image)", "h": "height(image)"}).to_table(["w", "h"])
+    assert list(zip(*found.to_pydict().values(), strict=True)) == [*sizes, (None, None)]
+    assert found.schema.types == [pa.int64(), pa.int64()]
+    ps.write({"image": [*images, b"none"], "n": [1, 2, 3, 4]}, path, overwrite=True)
+    with pytest.raises(ps.SchemaError, match="width takes images, but these bytes are not a") as at:
+        ps.open(path).count("width(image) > 2")
+    assert (at.value.file, at.value.record, at.value.field) == (path, 3, "image")
+    with pytest.raises(ps.SchemaError, match="'n': height takes images, not int64"):
+        ps.open(path).count("height(n) > 2")
+
+
 def test_a_text_that_is_not_json_is_named_with_its_file_and_record(tmp_path: Path) -> None:
     texts = [f'{{"iso": {n}}}' for n in range(500)]
     texts[321] = "{iso: 3}"
@@ -438,6 +488,8 @@ def texts_of_one_field(draw: st.DrawFn, depth: int = 2) -> str:
         return draw(st.sampled_from(["({} and {})", "({} or {})", "not ({})"])).format(*parts)
     sign = draw(st.sampled_from(["==", "!=", "<", "<=", ">", ">="]))
     kinds = [f"x {sign} {draw(LITERALS)}", f"x in [{draw(LITERALS)}, {draw(LITERALS)}]"]
+    kinds += [f"x between {draw(LITERALS)} and {draw(LITERALS)}"]
+    kinds += [f"x not between {draw(LITERALS)} and {draw(LITERALS)}"]
     kinds += [f"coalesce(x, {draw(LITERALS)}) {sign} {draw(LITERALS)}"]
     kinds += [f"if(x {sign} {draw(LITERALS)}, x is null, x > {draw(LITERALS)})"]
     kinds += [f"if(x {sign} {draw(LITERALS)}, null, x) {sign} {draw(LITERALS)}"]

@@ -46,7 +46,11 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the result in batches."""
+        is_plain = self._expressions is None and self._reads == self._names
         for batch in self._dataset.cautious_scan(self._reads):
+            if is_plain and self._batch_size is None:
+                yield batch
+                continue
             table = self._projected(pa.Table.from_batches([batch]))
             yield from table.to_batches(max_chunksize=self._batch_size)
 

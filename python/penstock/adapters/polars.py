@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from datetime import date, datetime
 from functools import partial
 from typing import Any
 
@@ -18,12 +19,32 @@ from polars.io.plugins import register_io_source
 from penstock.columns.types import is_text, storage_of
 from penstock.conditions import Bound, Comparison, Filter, Part
 from penstock.datasets.dataset import Dataset
+from penstock.limits import checked_count
 
 
 def lazy_frame(dataset: Dataset) -> pl.LazyFrame:
     """Return a LazyFrame over a dataset. polars calls `_frames` when a query is collected."""
+    found = _source(partial(_frames, dataset), dataset)
+    if dataset.options.damage == "error":
+        vars(found)["tail"] = partial(_tail, dataset)
+    return found
+
+
+def _source(frames: Any, dataset: Dataset) -> pl.LazyFrame:
     schema = _frame(pa.Table.from_batches([], dataset.schema)).schema
-    return register_io_source(partial(_frames, dataset), schema=schema, is_pure=True)
+    return register_io_source(frames, schema=schema, is_pure=True)
+
+
+def _tail(dataset: Dataset, n: int = 5) -> pl.LazyFrame:
+    """`tail` of a frame of all records. It reads no others, although polars asks a source for records from the front
+    only. Frames that are made of that frame have the `tail` of polars."""
+    return _source(partial(_last_frames, dataset, checked_count("n", n, 0)), dataset)
+
+
+def _last_frames(dataset: Dataset, n: int, *asked: Any) -> Iterator[pl.DataFrame]:
+    """`_frames` of the last `n` records."""
+    numbers = np.arange(max(len(dataset) - n, 0), len(dataset))
+    return _frames(dataset.subset(numbers), *asked)
 
 
 def _frames(
@@ -80,7 +101,8 @@ def _bounds(predicate: pl.Expr, dataset: Dataset) -> list[Bound]:
     name = left.meta.output_name()
     type_ = dataset.schema.field(name).type
     # To polars, NaN is larger than other numbers, and statistics leave it out.
-    is_known = pa.types.is_integer(type_) or is_text(type_)
+    is_time = pa.types.is_timestamp(type_) or pa.types.is_date(type_)
+    is_known = is_time or pa.types.is_integer(type_) or is_text(type_)
     return _compared(predicate, name, left, right) if is_known else []
 
 
@@ -89,7 +111,7 @@ def _compared(predicate: pl.Expr, name: str, left: pl.Expr, right: pl.Expr) -> l
     value = pl.select(right).item()
     if left.is_in(right).meta == predicate:
         return _in_list(name, list(value))
-    if type(value) not in (int, float, str):
+    if type(value) not in (int, float, str, date, datetime):
         return []
     if (left != right).meta == predicate:
         return [Part(name, name, lambda batch: _not_equal(batch, value))]

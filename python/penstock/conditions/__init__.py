@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from penstock.conditions._bounds import Bound, Comparison, Part, PartOfExpression, bounds_of_text
 from penstock.conditions._grammar import Node, fields_of, parse, type_of
+from penstock.conditions._simple import all_hold, parts_of
 
 __all__ = [
     "Bound",
@@ -77,9 +78,10 @@ def expression_of(text: str, names: Sequence[str]) -> Expression:
 
 
 def holds_of_shard(
-    found: Filter, batch: pa.RecordBatch, file: str | None, numbers: np.ndarray
+    found: Filter, batch: pa.RecordBatch, file: str | None, numbers: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """`Filter.holds`, with errors that name the file and the record. `numbers` are those of the records in the file."""
+    """`Filter.holds`, with errors that name the file and the record. `numbers` returns those of the records in the
+    file."""
     from penstock.errors import SchemaError
 
     try:
@@ -92,8 +94,8 @@ def holds_of_shard(
         while end - first > 1:  # find a record that alone raises the error
             middle = (first + end) // 2
             first, end = (first, middle) if _fails(found, batch, first, middle) else (middle, end)
-        if _fails(found, batch, first, end) and numbers[first] >= 0:
-            error.at(record=int(numbers[first]))
+        if _fails(found, batch, first, end) and numbers()[first] >= 0:
+            error.at(record=int(numbers()[first]))
         raise
 
 
@@ -134,6 +136,9 @@ def filter_of(
     columns = None if reads is None else list(reads)
     if isinstance(where, compute.Expression):
         columns = columns_of_expression(where, names) if columns is None else columns
+        if schema is not None and (parts := parts_of(where, schema)):
+            own = tuple(bound for part in parts for bound in part.bounds())
+            return Filter(lambda batch: all_hold(parts, batch), columns, own)
         known = () if schema is None else columns or ()
         bounds = tuple(PartOfExpression(name, name, where, schema) for name in known)
         return Filter(lambda batch: _by_expression(where, batch), columns, bounds)
@@ -190,7 +195,8 @@ def _by_expression(expression: Any, batch: pa.RecordBatch) -> np.ndarray:
     ]
     try:
         found = Declaration.from_sequence(steps).to_table(use_threads=False)["holds"]
-        found = found.cast(pa.bool_()).fill_null(False)
+        if found.type != pa.bool_() or found.null_count:
+            found = found.cast(pa.bool_()).fill_null(False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise SchemaError(f"the expression cannot be computed: {error}") from None
     return found.to_numpy()

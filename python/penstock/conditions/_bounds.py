@@ -6,6 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from functools import reduce
 from operator import and_
 from types import NoneType
@@ -36,20 +37,45 @@ class Comparison(Bound):
 
     operator: str
     """One of == < <= > >=."""
-    value: int | float | str
+    value: int | float | str | date
+    orders_texts: bool = False
+    """Whether the value was chosen as the least or last of several texts, so that it says nothing about times."""
 
     def may_hold(self, low: Any, high: Any, *, has_nulls: bool = True) -> bool:
         """See Bound. True for types that are not compared here."""
         if low is None or high is None:
             return False
-        if not isinstance(low, (int, float, str)):
-            return True  # times and decimals
+        value: Any = self.value
         try:
-            if isinstance(self.value, float) and isinstance(low, int):
+            if isinstance(low, date):
+                if self.orders_texts:
+                    return True
+                value = _time_of(value, low)
+                low, high = _widened(low, high)
+            elif not isinstance(low, (int, float, str)):
+                return True  # decimals and times of day
+            elif isinstance(value, float) and isinstance(low, int):
                 low, high = float(low), float(high)  # as Arrow compares them
-            return bool(_MAY_HOLD[self.operator](low, high, self.value))
-        except (TypeError, ValueError, OverflowError):
+            return bool(_MAY_HOLD[self.operator](low, high, value))
+        except (TypeError, ValueError, OverflowError, pa.ArrowNotImplementedError):
             return True  # evaluating the condition reports that the types do not compare
+
+
+def _time_of(value: Any, like: date) -> Any:
+    """A text as a date or a time, as it is compared with a column of these."""
+    if not isinstance(value, str):
+        return value
+    from penstock.conditions._comparing import scalar
+
+    return scalar(value, pa.scalar(like).type).as_py()
+
+
+def _widened(low: date, high: date) -> tuple[date, date]:
+    """Bounds of times that hold for the nanoseconds, too, which Python's times leave out."""
+    if not isinstance(low, datetime):
+        return low, high
+    step = timedelta(microseconds=1)
+    return low - step, high + step
 
 
 _MAY_HOLD: dict[str, Callable[[Any, Any, Any], bool]] = {
@@ -96,18 +122,27 @@ class PartOfExpression(Bound):
 
         own = compute.field(self.name)
         known = own.is_null()
-        if low is not None and high is not None:
-            if not (isinstance(low, (int, str)) and isinstance(high, (int, str))):
-                return True
-            # Arrow knows what to do with a guarantee of this form.
-            parts = [own >= low, own <= high, *([own == low] if low == high else [])]
-            known = reduce(and_, [part | known for part in parts] if has_nulls else parts)
         kind, files = dataset.IpcFileFormat(), fs.LocalFileSystem()  # nothing is opened
         try:
+            if low is not None and high is not None:
+                if not (isinstance(low, (int, str, date)) and isinstance(high, (int, str, date))):
+                    return True
+                if isinstance(low, date) and isinstance(high, date):
+                    type_ = self.schema.field(self.name).type
+                    low, high = [pa.scalar(one, type_) for one in _widened(low, high)]
+                # Arrow knows what to do with a guarantee of this form.
+                parts = [own >= low, own <= high, *([own == low] if low == high else [])]
+                known = reduce(and_, [part | known for part in parts] if has_nulls else parts)
             one = kind.make_fragment("", files, partition_expression=known)
             found = dataset.FileSystemDataset([one], self.schema, kind, files)
             return any(True for _ in found.get_fragments(filter=self.expression))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        except (
+            ValueError,
+            KeyError,
+            OverflowError,
+            pa.ArrowNotImplementedError,
+            pa.ArrowTypeError,
+        ):
             return True  # evaluating the expression reports what is wrong
 
 
@@ -151,8 +186,9 @@ def _compared_with_list(node: IsIn) -> list[Bound]:
     if not values or not is_plain or not isinstance(node.operand, Field):
         return []
     name = node.operand.name
-    bounds = [Comparison(name, ">=", min(values)), Comparison(name, "<=", max(values))]
-    return [*bounds, _part(name, node)]
+    least = Comparison(name, ">=", min(values), orders_texts=True)
+    most = Comparison(name, "<=", max(values), orders_texts=True)
+    return [least, most, _part(name, node)]
 
 
 def _are(values: list[Any], *types: type) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from penstock import _core
 from penstock.columns.types import is_bytes, is_text
 from penstock.conditions._comparing import as_array, compared, plain
 from penstock.conditions._grammar import Call, Literal, type_of
@@ -47,7 +49,17 @@ _OF_TEXTS: dict[str, Callable[..., pa.Array]] = {
     "trim": compute.utf8_trim_whitespace,
     "replace": compute.replace_substring,
 }
+
+
+def _like(values: pa.Array, pattern: str, *, ignore_case: bool = False) -> pa.Array:
+    """SQL's LIKE. Unlike for Arrow, a backslash is a character like others."""
+    pattern = pattern.replace("\\", "\\\\")
+    return compute.match_like(values, pattern, ignore_case=ignore_case)
+
+
 _SEARCHES: dict[str, Callable[..., pa.Array]] = {
+    "like": _like,
+    "ilike": partial(_like, ignore_case=True),
     "startswith": compute.starts_with,
     "endswith": compute.ends_with,
     "contains": compute.match_substring,
@@ -160,5 +172,18 @@ def _has(values: pa.Array, member: Any) -> pa.Array:
     return pa.array(found, mask=values.is_null().to_numpy(zero_copy_only=False))
 
 
+def _size(side: str, values: pa.Array) -> pa.Array:
+    """The width or the height of each encoded image, from its first bytes."""
+    if not is_bytes(values.type):
+        raise SchemaError(f"{side} takes images, not {values.type}")
+    try:
+        sizes = pa.array(_core.probe_images(values))
+    except _core.KernelError as error:
+        raise SchemaError(f"{side} takes images, but {error.args[0].message}") from None
+    return sizes.field(side).cast(pa.int64())
+
+
 _CASTS: dict[str, Callable[..., pa.Array]] = {"cast": _cast, "try_cast": _try_cast}
-_OF_ANY: dict[str, Callable[..., pa.Array]] = {"len": _length, "lookup": _looked_up}
+_OF_ANY: dict[str, Callable[..., pa.Array]] = {"len": _length, "lookup": _looked_up} | {
+    side: partial(_size, side) for side in ("width", "height")
+}

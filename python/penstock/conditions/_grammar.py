@@ -5,7 +5,8 @@ condition  = all { "or" all }
 all        = one { "and" one }
 one        = [ "not" ] ( sum [ comparison ] )
 comparison = ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) sum
-           | [ "not" ] "in" list | "is" [ "not" ] "null"
+           | [ "not" ] "in" list | [ "not" ] "between" sum "and" sum
+           | [ "not" ] ( "like" | "ilike" ) string | "is" [ "not" ] "null"
 sum        = product { ( "+" | "-" ) product }
 product    = value { ( "*" | "/" | "%" ) value }
 value      = literal | field | call | "(" condition ")" | "-" value
@@ -53,6 +54,8 @@ _CALLS = {
     "abs": (1, ()),
     "round": (1, ()),
     "isnan": (1, ()),
+    "width": (1, ()),
+    "height": (1, ()),
     "cast": (1, ("the name of a type",)),
     "try_cast": (1, ("the name of a type",)),
     "lookup": (1, ("a table",)),
@@ -173,6 +176,8 @@ class _Parser:
         if self._take_word("not"):
             return Not(self._nested(self._one))
         left = self._sum()
+        if self._text.startswith("<>", self._at):
+            raise self.error("`!=`")
         if sign := _COMPARISON.match(self._text, self._at):
             self._move_to(sign.end())
             found = Operation(sign[0], left, self._sum())
@@ -186,19 +191,39 @@ class _Parser:
             if not self._take_word("null"):
                 raise self.error("`null`, as in `score is not null`")
             return Not(IsNull(left)) if negated else IsNull(left)
-        return self._membership(left)
-
-    def _membership(self, left: Node) -> Node:
         negated = self._take_word("not")
-        if self._take_word("in"):
-            found = IsIn(left, self._list())
+        found = self._negatable(left)
+        if found is not None:
             return Not(found) if negated else found
         if negated:
-            raise self.error("`in`, as in `label not in [1, 2]`")
+            raise self.error("`in`, `between` or `like`, as in `label not in [1, 2]`")
         is_argument = self._text.startswith((",", ")"), self._at)
         if isinstance(left, Literal) and not isinstance(left.value, bool) and not is_argument:
             raise self.error("a comparison, such as label >= 3 or score is not null")
         return left
+
+    def _negatable(self, left: Node) -> Node | None:
+        """A comparison that `not` may precede, if one follows."""
+        if self._take_word("in"):
+            return IsIn(left, self._list())
+        if self._take_word("between"):
+            least = self._sum()
+            if not self._take_word("and"):
+                raise self.error("`and`, as in `x between 1 and 5`")
+            return Operation(
+                "and", Operation(">=", left, least), Operation("<=", left, self._sum())
+            )
+        for word in ("like", "ilike"):
+            if self._take_word(word):
+                return Call(word, (left,), (self._pattern(),))
+        return None
+
+    def _pattern(self) -> str:
+        begun, pattern = self._at, self._literal()
+        if not isinstance(pattern, str):
+            self._at = begun
+            raise self.error('a pattern in quotes, such as "cat%"')
+        return pattern
 
     def _sum(self) -> Node:
         found = self._product()

@@ -16,6 +16,14 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import numpy as np
 
 T = TypeVar("T")
+_INSTEAD = {
+    "text": (
+        'types={"caption": "string"} reads bytes as text, and convert(…, text="auto") finds all columns of text'
+    ),
+    "where": 'penstock.open(…).filter("label == 3") chooses records',
+    "rename": 'penstock.open(…).rename({"old": "new"}) renames columns',
+}
+"""What to use instead of keywords that belong to other calls."""
 
 
 def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
@@ -27,7 +35,8 @@ def options_from(kind: type[T], given: dict[str, Any], format_name: str) -> T:
     for name, value in given.items():
         if name not in known:
             listed = ", ".join(known) if known else "none"
-            raise TypeError(f"{format_name} has no option {name!r}; its options: {listed}")
+            message = f"{format_name} has no option {name!r}; its options: {listed}"
+            raise TypeError(f"{message}. {_INSTEAD[name]}" if name in _INSTEAD else message)
         types = _types_of(kind).get(name, ())
         values[name] = _value_of(value, types, format_name, name)
     return kind(**values)

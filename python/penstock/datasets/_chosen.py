@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +125,7 @@ class ByCondition(Choice):
         read = [shard for shard in every if answers[shard] is None]
         self._skipped = []
         for shard, numbers, batch in numbered(files, self._filter.columns, read, self._skipped):
-            holds = holds_of_shard(self._filter, batch, files.paths[shard], numbers)
+            holds = holds_of_shard(self._filter, batch, files.paths[shard], lambda n=numbers: n)
             found[shard].append(numbers[holds])
         return [np.concatenate(parts) for parts in found]
 
@@ -415,8 +416,8 @@ class FilteredReader(ChosenReader):
         if not isinstance(chunk.data, _Unread):
             return super().delivered(chunk, records, columns)
         found = self._base.delivered(chunk.data.chunk, records, self._wanted(columns))
-        inside = np.arange(found.batch.num_rows) if found.records is None else found.records
-        numbers = np.where(inside < 0, -1, chunk.data.chunk.first_record + inside)
+        first = chunk.data.chunk.first_record
+        numbers = partial(_numbers, first, found.records, found.batch.num_rows)
         rows = np.flatnonzero(holds_of_shard(self._condition, found.batch, None, numbers))
         numbers = rows if found.records is None else found.records[rows]
         batch = found.batch if columns is None else _selected(found.batch, columns)
@@ -429,6 +430,12 @@ class FilteredReader(ChosenReader):
             return None
         reads = self._names if self._condition.columns is None else self._condition.columns
         return list(dict.fromkeys([*columns, *reads]))
+
+
+def _numbers(first: int, records: Selection, count: int) -> np.ndarray:
+    """The numbers in the file of some records of a chunk, or of all `count`; -1 where there is none."""
+    inside = np.arange(count) if records is None else records
+    return np.where(inside < 0, -1, first + inside)
 
 
 class _Unread(NamedTuple):

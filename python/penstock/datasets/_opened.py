@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.contract.format import Options, SkippedRegion
+from penstock.datasets._other_words import OtherWords
 from penstock.datasets.files import Files
 from penstock.errors import SchemaError
 
@@ -43,7 +44,7 @@ def _identity(region: SkippedRegion) -> tuple[Any, ...]:
     return *place, region.reason if _OF_ONE_RECORD.match(region.reason) else ""
 
 
-class Opened:
+class Opened(OtherWords):
     """The files of a dataset, the columns to read, and the regions skipped so far."""
 
     def __init__(

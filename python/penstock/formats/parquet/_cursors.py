@@ -43,6 +43,8 @@ class Cursor:
             missing -= part.num_rows
             parts.append(part)
         self.at += count
+        if self.at == self.num_records:
+            next(self._batches, None)  # the end, so that the file's reader is free again
         if not self._schema.names:
             return empty_columns(count)
         if not parts:

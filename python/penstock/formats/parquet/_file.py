@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from penstock.formats.parquet._footer import ColumnChunk, Footer, check_nesting, too_deep
-from penstock.storage.pyarrow_files import Bytes
+from penstock.storage.pyarrow_files import Bytes, Pool
 
 _BUFFER_BYTES = 1 << 18
 _TOGETHER_BYTES = 128 << 20
@@ -27,12 +28,15 @@ class File:
         self._how = {"schema_depth_limit": nesting + 1} if limits_depth else {}
         self._verify = verify
         self._footer: Footer | None = None
+        self._columns: dict[int, list[ColumnChunk]] = {}
         self.metadata: Any = None
         if not limits_depth:
             check_nesting(self.footer_bytes(), nesting)
         opened = self.open()
         self.metadata = opened.metadata
         self.schema: Any = opened.schema_arrow
+        self._readers: Pool[Any] = Pool(self.open)
+        """Making one for each row group takes as long as decoding a small one."""
 
     def open(self, **how: Any) -> Any:
         """Return a new pyarrow reader. The footer is parsed only the first time."""
@@ -58,6 +62,13 @@ class File:
                 raise too_deep(self._nesting).at(byte=self._data_end) from None
             raise
 
+    def batches(self, group: int, names: list[str] | None, step: int) -> Iterator[Any]:
+        """Yield the rows of a row group in batches of `step` rows; None for all columns."""
+        with self._readers.borrow() as reader:
+            yield from reader.iter_batches(
+                step, row_groups=[group], columns=names, use_threads=False
+            )
+
     def _largest_group(self) -> int:
         if self.metadata is None:
             return 0  # the footer is read now, and no group
@@ -70,6 +81,12 @@ class File:
 
     def columns_of(self, group: int) -> list[ColumnChunk]:
         """The columns of a row group, by penstock's own parser of footers."""
-        if self._footer is None:
-            self._footer = Footer(self.footer_bytes())
-        return self._footer.columns(group)
+        if (found := self._columns.get(group)) is None:
+            if self._footer is None:
+                self._footer = Footer(self.footer_bytes())
+            found = self._columns[group] = self._footer.columns(group)
+        return found
+
+    def close(self) -> None:
+        self._readers.clear()
+        self.bytes.close()

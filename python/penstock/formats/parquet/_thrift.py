@@ -113,6 +113,10 @@ class Thrift:
             raise IndexError("the value ends beyond the data")
 
     def _varint(self) -> int:
+        value = self.data[self.at]
+        if value < 0x80:  # as most are
+            self.at += 1
+            return value
         value = 0
         for shift in range(0, 70, 7):
             byte = self._byte()

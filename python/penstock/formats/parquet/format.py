@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -269,8 +269,9 @@ class ParquetReader(Reader):
         group = chunk.data.group
         with translated(self._path):
             columns = self._file.columns_of(group)
-            return may_hold(self._file.metadata.row_group(group), columns, self._alike(), bounds)
+            return may_hold(self._file.metadata.row_group(group), columns, self._alike, bounds)
 
+    @cached_property
     def _alike(self) -> dict[str, int]:
         """Map the names of the columns that are returned with the stored type to their positions among all columns of
         the file."""
@@ -310,9 +311,7 @@ class ParquetReader(Reader):
 
     def _cursor(self, part: GroupPart, stored: Any) -> Cursor:
         names = None if stored.names == self._stored.names else list(stored.names)
-        batches = self._file.open().iter_batches(
-            part.step, row_groups=[part.group], columns=names, use_threads=False
-        )
+        batches = self._file.batches(part.group, names, part.step)
         rows = self._file.metadata.row_group(part.group).num_rows
         wanted_names, ahead = tuple(stored.names), self._ahead
         held = None if ahead is None else ahead.begin(part.group, wanted_names, self._ranges)
@@ -324,7 +323,7 @@ class ParquetReader(Reader):
         self._cursors.clear()
         self._proof.forget()
         _DECODED.drop_all_of(self._number)
-        self._bytes.close()
+        self._file.close()
 
 
 @cache
