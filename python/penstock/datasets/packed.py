@@ -80,7 +80,9 @@ def packed(
         >>> row = ps.packed(ps.open("answers.parquet"), ["tokens", "loss_mask"], 7, eos=1)[0]
         >>> row["tokens"], row["loss_mask"]
         ([5, 6, 7, 1, 8, 9, 1], [0, 1, 1, 0, 0, 1, 0])
-        >>> rows = ps.packed(ps.open("documents.parquet"), "tokens", 6, pad=2, record_numbers="record")
+        >>> rows = ps.packed(
+        ...     ps.open("documents.parquet"), "tokens", 6, pad=2, record_numbers="record"
+        ... )
         >>> rows[1]["tokens"], rows[1]["record"]
         ([4, 4, 4, 2, 2, 2], [2, 2, 2, -1, -1, -1])
     """

@@ -82,9 +82,9 @@ class Loader:
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the same
             on all ranks, and its lists are padded to the bucket's size. A dict in place of the list gives each bucket
-            its batch size: {"tokens": {128: 64, 512: 16, 2048: 4}}. Several columns need the same number of sizes, and
-            one dict is enough for them. `uneven` applies to each bucket's last step. If the order repeats or omits records, epochs may differ in
-            their batches.
+            its batch size: {"tokens": {128: 64, 512: 16, 2048: 4}}. Several keys need the same number of sizes, and one
+            dict is enough. A column of integers, or an expression such as "len(text)", chooses a bucket without padding.
+            `uneven` applies to each bucket's last step. If the order repeats records, epochs may differ in their batches.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. By default the
             list stored in the files (folders of images, npz, HDF5), or else the names that one pass over the column
             finds.
