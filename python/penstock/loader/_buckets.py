@@ -312,7 +312,6 @@ def sequence_of(
     plan: EpochPlan,
     sizes: BucketSizes | None,
     decode: Mapping[str, Any] | None,
-    *,
     truncate: bool,
 ) -> RecordSequence:
     """The records in an order, in buckets if there are `sizes`. Then what decides the buckets is read.

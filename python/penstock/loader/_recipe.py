@@ -23,6 +23,7 @@ from penstock.datasets.take import reordered
 from penstock.engine.threads import users_code
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import limits_from
+from penstock.loader._added import AddedColumns
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import as_arrays
 from penstock.loader._image_batches import ImageFault
@@ -124,17 +125,17 @@ class Recipe:
     classes: ClassNames
     seed: int
     threads: int
-    record_numbers: str | None = None
-    """The name of the added column with the number of each record."""
+    added: AddedColumns
     workers: Workers | None = None
     """The processes that call the user's functions; None calls them in the thread that makes the batch."""
 
-    def __post_init__(self) -> None:
-        if self.record_numbers in self.source.schema.names:
-            raise SchemaError(
-                "the records already have a column of this name; give record_numbers= another name",
-                field=self.record_numbers,
-            )
+    @property
+    def class_names(self) -> dict[str, list[str]]:
+        """The names that the numbers of a column stand for, by column."""
+        found = {path: list(names) for path, names in self.classes.known.items()}
+        if self.added.source_numbers is not None and self.source.names is not None:
+            found[self.added.source_numbers] = list(self.source.names)
+        return found
 
     @property
     def takes_views(self) -> bool:
@@ -178,8 +179,7 @@ class Recipe:
                 made["mask"] = mask
             else:
                 own[~mask] = False  # a column of `packed`; see `check_mask`
-        if self.record_numbers is not None:
-            made[self.record_numbers] = numbers[rows.places]
+        made.update(self.added.of(self.source, numbers[rows.places]))
         if self.user.is_any:
             shared.go_on()
             mine = numbers[rows.places]
