@@ -27,6 +27,7 @@ from penstock.loader._added import AddedColumns
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import as_arrays
 from penstock.loader._image_batches import ImageFault
+from penstock.loader._missing_images import check_fills, filled
 from penstock.loader._padding import ArrayOptions
 from penstock.loader._processes import Workers
 from penstock.loader._same import COORDINATES, EXIF_HINT, Pair
@@ -128,6 +129,9 @@ class Recipe:
     added: AddedColumns
     workers: Workers | None = None
     """The processes that call the user's functions; None calls them in the thread that makes the batch."""
+
+    def __post_init__(self) -> None:
+        check_fills(self.arrays.fill, self.decode)
 
     @property
     def class_names(self) -> dict[str, list[str]]:
@@ -266,7 +270,15 @@ class Recipe:
                     except SchemaError as error:
                         raise error.at(field=path) from None
                     rows.decoded[path], faults[path] = found
-        return faults
+        return {path: self._without_nulls(rows, path, found) for path, found in faults.items()}
+
+    def _without_nulls(self, rows: _Rows, path: str, faults: list[ImageFault]) -> list[ImageFault]:
+        """Give missing images the value of `fill`, if there is one, and return the other faults."""
+        column, value = rows.batch.column(path), self.arrays.fill.get(path)
+        if value is None or not column.null_count:
+            return faults
+        nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()
+        return filled(rows.decoded[path], faults, nulls, value, path)
 
     def _skip(self, error: PenstockError, number: int, is_null: bool) -> None:
         """Report an image that cannot be decoded, in the same way as other damage."""

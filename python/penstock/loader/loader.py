@@ -90,8 +90,8 @@ class Loader:
             `uneven` applies to each bucket's last step. If the order repeats records, epochs may differ in their batches.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. By default it is
             stored in the files (folders of images, npz, HDF5), or else found by one pass over the column.
-        fill: {column: value}: the number that replaces missing numbers, which are errors otherwise, or the text or bytes
-            that replace missing ones, which are None otherwise.
+        fill: {column: value}: the number that replaces missing numbers, and all pixels of missing images and masks, which
+            are errors otherwise; or the text or bytes that replace missing ones, which are None otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step this loader reads. rank="auto" finds both if Ray Train,
             torch.distributed, JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.
