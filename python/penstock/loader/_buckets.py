@@ -90,12 +90,11 @@ class Buckets:
 def _too_long(name: str, lengths: np.ndarray, most: int, *, is_list: bool) -> SchemaError:
     record = int(np.argmax(lengths > most))
     what = "length" if is_list else "value"
-    into = "" if is_list else ", which puts them into the largest bucket"
     return SchemaError(
         f"{int((lengths > most).sum())} records are longer than the largest bucket ({most}); the first is record "
         f"{record}, with {what} {int(lengths[record])}",
         field=name,
-        hint=f"a bucket of {int(lengths.max())}, or truncate=True{into}",
+        hint=f"a bucket of {int(lengths.max())}, or truncate=True",
     )
 
 
