@@ -33,6 +33,7 @@ from penstock.loader.images import Image as Image
 from penstock.loader.loader import Loader as Loader
 from penstock.loader.padding import Pad as Pad
 from penstock.loader.reports import PlanReport as PlanReport
+from penstock.loader.sequences import cu_seqlens as cu_seqlens
 from penstock.loader.stats import LoaderStats as LoaderStats
 from penstock.orders import (
     Balanced as Balanced,

@@ -161,6 +161,27 @@ def test_an_audit_counts_damaged_records_as_missing(tmp_path: Path) -> None:
     assert len(one.damage) == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"buckets": {"n": [10, 25]}}])
+def test_an_audit_after_a_loop_that_was_left_reads_the_next_epoch(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    ps.write({"n": range(25)}, tmp_path / "n.tfrecord")
+    one = ps.Loader(ps.open(tmp_path / "n.tfrecord"), 4, order=ps.Shuffled(0), **options)
+    for _ in one:
+        break
+    report = ps.audit(one)
+    assert (report.epoch, report.position) == (1, 0)
+    assert report.coverage is not None and report.coverage.num_once == 25
+    state = one.state_dict()
+    assert (state["epoch"], state["position"]) == (2, 0)
+    begun = iter(one)
+    next(begun)
+    one.load_state_dict(one.state_dict())  # the rest of this epoch
+    report = ps.audit(one)
+    assert (report.epoch, report.position) == (2, 4)
+    assert report.coverage is not None and report.coverage.num_once == 21
+
+
 def test_numbers_of_records_come_as_a_column_that_leads_to_the_file(shards: Path) -> None:
     one = loader(shards)
     batch = next(iter(one))

@@ -42,6 +42,11 @@ class KerasBatches(PyDataset):
             )
         self._begin(*loader.next_start)
 
+    @property
+    def loader(self) -> Loader:
+        """The loader that makes the batches."""
+        return self._loader
+
     def __len__(self) -> int:
         """The number of batches in the epoch, or, after a state was loaded, the number of batches left."""
         return self._loader.plan.num_steps(self._position)

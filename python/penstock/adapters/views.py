@@ -23,6 +23,11 @@ class View:
         self._loader = loader
         self._state: dict[str, Any] | None = None
 
+    @property
+    def loader(self) -> Loader:
+        """The loader that makes the batches."""
+        return self._loader
+
     def __len__(self) -> int:
         return len(self._loader)
 

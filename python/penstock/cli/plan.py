@@ -97,7 +97,8 @@ Examples:
     "--buckets",
     multiple=True,
     metavar="COLUMN=SIZES",
-    help="Batches of lists of similar length, such as tokens=128,512,2048, or with batch sizes, tokens=128:64,512:16.",
+    help="Batches of records of similar length, such as tokens=128,512,2048, or with batch sizes, tokens=128:64,512:16."
+    " An expression such as len(text) may take the place of COLUMN.",
 )
 @click.option(
     "--truncate", is_flag=True, help="Shorten lists that are longer than the largest bucket."

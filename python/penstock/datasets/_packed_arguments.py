@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
+from penstock.orders import Mixture, Order
+from penstock.orders.keys import checked_epoch
 
 ADDED = {"document": pa.int32(), "position": pa.int32(), "mask": pa.bool_()}
-"""The columns that `packed` adds."""
+"""The columns that `packed` always adds."""
 
 
 def checked_columns(ds: Any, column: str | Sequence[str]) -> list[str]:
@@ -52,7 +54,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def checked_token(ds: Dataset, column: str, name: str, token: Any) -> int | float | None:
-    """Return `bos` or `eos`, whose name is `name`, as a value of the column."""
+    """Return `bos`, `eos` or `pad`, whose name is `name`, as a value of the column."""
     if token is None:
         return None
     type_: Any = ds.schema.field(column).type
@@ -61,3 +63,44 @@ def checked_token(ds: Dataset, column: str, name: str, token: Any) -> int | floa
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         message = f"{name}={token!r} does not fit {type_.value_type}"
         raise SchemaError(message, field=column) from error
+
+
+def checked_pad(ds: Dataset, columns: Sequence[str], pad: Any) -> dict[str, int | float]:
+    """Return the value of padding in each column. A single value is that of the tokens."""
+    given: Mapping[str, Any] = pad if isinstance(pad, Mapping) else {columns[0]: pad}
+    for name in given:
+        if name not in columns:
+            known = ", ".join(columns)
+            raise SchemaError(f"pad= is for the columns that are packed: {known}", field=name)
+    found = {name: checked_token(ds, name, "pad", given.get(name, 0)) for name in columns}
+    return {name: 0 if value is None else value for name, value in found.items()}
+
+
+def checked_record_numbers(name: Any, columns: Sequence[str]) -> str | None:
+    """Return the name of the column with the numbers of the records."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise TypeError(f"record_numbers is the name of a column, not {name!r}")
+    if name in ADDED or name in columns:
+        raise SchemaError(
+            "the rows already have a column of this name; give record_numbers= another name",
+            field=name,
+        )
+    return name
+
+
+def checked_order(order: Any, epoch: Any) -> int:
+    """Check the order of the documents, and return its epoch."""
+    epoch = checked_epoch(epoch)
+    if order is None:
+        if epoch:
+            raise ValueError("epoch= needs an order=, such as penstock.Shuffled(seed=0)")
+    elif isinstance(order, type) or not isinstance(order, Order):
+        name = getattr(order, "__name__", repr(order))
+        raise TypeError(f"order={name} is not an order; try penstock.Shuffled(seed=0)")
+    elif isinstance(order, Mixture):
+        raise ValueError(
+            "packed takes one dataset; pack each, and give the Mixture of the rows to the loader"
+        )
+    return epoch

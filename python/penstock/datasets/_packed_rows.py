@@ -21,10 +21,11 @@ class Documents(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What is added to the beginning and the end of each document. None: nothing."""
+    """What is added to the beginning and the end of each document (None: nothing), and to the end of a row."""
 
     bos: float | None
     eos: float | None
+    pad: float
 
 
 class MissingTokenError(Exception):
@@ -50,13 +51,15 @@ class MadeRows:
         """bool[rows, length]: False for padding. None if there is none."""
 
     def column(self, name: str) -> pa.Array:
-        """Return one of the columns that do not need the tokens."""
+        """Return one of the columns that do not need the tokens: "mask", "document", "record" or "position"."""
         size = self._pieces.size
         if name == "mask":
             mask = np.ones(self._total, bool) if self._mask is None else self._mask.reshape(-1)
             return as_booleans(mask)
         if name == "document":
             return self._spread(np.repeat(self._pieces.number.astype(np.int32), size))
+        if name == "record":
+            return self._spread(np.repeat(self._pieces.record, size), -1)
         begin = (self._ends - size).astype(np.int32)
         return self._spread(np.arange(self._total, dtype=np.int32) - np.repeat(begin, size))
 
@@ -69,12 +72,12 @@ class MadeRows:
         pieces, ends = self._pieces, self._ends
         offsets, values = _flat(documents.lists.column(name), documents.records)
         begin = offsets[np.searchsorted(documents.records, pieces.record)] + pieces.skip
-        bos, eos = added
+        bos, eos, pad = added
         if bos is not None:
             begin -= 1  # before the first value
         if bos is None and eos is None and (begin[1:] == (begin + pieces.size)[:-1]).all():
             first = int(begin[0]) if len(begin) else 0
-            return self._spread(values[first : first + self._total])
+            return self._spread(values[first : first + self._total], pad)
         index = np.repeat(begin - (ends - pieces.size), pieces.size)
         index += np.arange(self._total)
         found = values.take(
@@ -84,13 +87,13 @@ class MadeRows:
             found[(ends - pieces.size)[pieces.skip == 0]] = bos
         if eos is not None:
             found[ends[pieces.is_end] - 1] = eos
-        return self._spread(found)
+        return self._spread(found, pad)
 
-    def _spread(self, values: np.ndarray) -> pa.Array:
-        """Put the values of all tokens into rows, and fill up with zeros."""
+    def _spread(self, values: np.ndarray, pad: float = 0) -> pa.Array:
+        """Put the values of all tokens into rows, and fill them up."""
         if self._mask is None:
             return pa.array(values)
-        spread = np.zeros(self._shape, values.dtype)
+        spread = np.full(self._shape, pad, values.dtype)
         spread[self._mask] = values
         return pa.array(spread.reshape(-1))
 

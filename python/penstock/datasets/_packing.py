@@ -3,12 +3,13 @@
 All rows together are one line of positions: row r has the positions from r * length to (r + 1) * length. `Packing` says
 where on this line each document begins and ends, in ascending order. A document that crosses the end of a row is cut
 there. `in_one_line` puts documents one after another; `whole` lets none cross the end of a row; `apart` begins a new
-row with each.
+row with each. With `shuffled`, the documents come in another order than in the files.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -45,6 +46,8 @@ class Packing:
     """Their record numbers."""
     starts: np.ndarray
     ends: np.ndarray
+    places: np.ndarray | None = None
+    """Which part of the line each row is, int64[rows]; None: row r is part r."""
 
     @property
     def num_rows(self) -> int:
@@ -52,16 +55,20 @@ class Packing:
 
     def first_records(self) -> np.ndarray:
         """The record number of the first document of each row. It never descends."""
-        begin = np.arange(self.num_rows) * self.length
+        begin = self._begin(np.arange(self.num_rows))
         return self.records[np.searchsorted(self.ends, begin, "right")]
+
+    def _begin(self, rows: np.ndarray) -> np.ndarray:
+        return (rows if self.places is None else self.places[rows]) * self.length
 
     def last_records(self, rows: np.ndarray) -> np.ndarray:
         """The record numbers of the last documents of some rows."""
-        return self.records[np.searchsorted(self.starts, (rows + 1) * self.length) - 1]
+        return self.records[np.searchsorted(self.starts, self._begin(rows) + self.length) - 1]
 
     def pieces(self, rows: np.ndarray) -> Pieces:
         """The pieces of documents in some rows."""
-        begin, end = rows * self.length, (rows + 1) * self.length
+        begin = self._begin(rows)
+        end = begin + self.length
         first = np.searchsorted(self.ends, begin, "right")
         counts = np.searchsorted(self.starts, end) - first
         row = np.repeat(np.arange(len(rows)), counts)
@@ -74,11 +81,22 @@ class Packing:
         )
 
 
+Pack = Callable[[np.ndarray, int], Packing]
+"""`in_one_line`, `whole` or `apart`: takes the tokens of each record, and the length of a row."""
+
+
 def _counted(counts: np.ndarray) -> np.ndarray:
     """0, 1, … for each count: its numbers from 0."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) - np.repeat(ends - counts, counts)
+
+
+def shuffled(pack: Pack, sizes: np.ndarray, length: int, order: np.ndarray) -> Packing:
+    """Pack the records in an order, int64[n]. The rows are then sorted by their first documents, as without an order."""
+    found = pack(sizes[order], length)
+    found = replace(found, records=order[found.records])
+    return replace(found, places=np.argsort(found.first_records(), kind="stable"))
 
 
 def in_one_line(sizes: np.ndarray, length: int) -> Packing:

@@ -45,13 +45,11 @@ def check_damage(mode: str, world_size: int) -> None:
         )
 
 
-def check_columns(columns: Any, record_numbers: Any) -> None:
+def check_columns(columns: Any) -> None:
     if isinstance(columns, str):
         raise TypeError(f"columns takes a list of names, such as [{columns!r}]")
     if columns is not None and len(set(columns)) < len(columns):
         raise ValueError(f"columns has the same name twice: {', '.join(columns)}")
-    if record_numbers is not None and not isinstance(record_numbers, str):
-        raise TypeError(f"record_numbers is the name of a column, not {record_numbers!r}")
 
 
 def check_functions(decode: Any, map: Any, map_records: Any) -> None:

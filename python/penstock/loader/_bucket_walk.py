@@ -96,7 +96,7 @@ class BucketWalk:
         left = self._sequence.totals(self._epoch) - self._done
         return [
             BucketPlan(
-                {name: lengths[0] for name, lengths in found.pad_to(bucket).items()},
+                found.sizes_of(bucket),
                 self._sequence.plans[bucket].batch_size,
                 int(left[bucket]),
                 int(self._steps_of[bucket]),

@@ -1,6 +1,7 @@
 """Batches of records of similar length: `buckets=` of `ps.Loader`.
 
-A bucket has the records up to a maximum length that are too long for the bucket before. Within a bucket, records keep
+A bucket has the records up to a maximum length that are too long for the bucket before. A length may be that of a list,
+or any integer of a record (`_bucket_keys`). Within a bucket, records keep
 their order in the epoch, and one batch after another for each rank forms a step. The batches of a bucket have its own
 batch size, or that of the loader. Steps are sorted by the position of their last record in the epoch, so the batches of
 a bucket are spread over the epoch like its records. The last step of each bucket, if it is not full, comes at the end
@@ -19,17 +20,16 @@ later position, `begin`.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from penstock.datasets.lengths import lengths_of
 from penstock.engine.locks import Lock
 from penstock.errors import SchemaError, StateError
+from penstock.loader._bucket_keys import KeyValues, values_of
 from penstock.loader._bucket_sizes import BucketSizes
-from penstock.loader._padding import has_offsets
 from penstock.loader._plan import BatchPart, EpochPlan
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import Records
@@ -41,26 +41,23 @@ _EPOCHS = 2
 
 
 class Buckets:
-    """The maximum lengths of the buckets by column, and the bucket of each record."""
+    """The maximum lengths of the buckets by key, and the bucket of each record."""
 
-    def __init__(
-        self,
-        sizes: BucketSizes,
-        lengths: Mapping[str, np.ndarray],
-        *,
-        truncate: bool,
-    ) -> None:
+    def __init__(self, sizes: BucketSizes, values: KeyValues, *, truncate: bool) -> None:
         self.sizes = sizes.lengths
+        self.padded = values.padded
+        """The keys whose lists are padded to the bucket's size."""
         self.batch_sizes = sizes.batch_sizes
         """The records in a batch of each bucket; None: those of the loader's plan."""
         self.count = len(next(iter(self.sizes.values())))
-        num_records = len(next(iter(lengths.values())))
+        num_records = len(next(iter(values.by_key.values())))
         of_record = np.zeros(num_records, np.uint16)
         for name, edges in self.sizes.items():
-            found = np.searchsorted(np.asarray(edges), lengths[name])
+            lengths = values.by_key[name]
+            found = np.searchsorted(np.asarray(edges), lengths)
             if found.max(initial=0) == self.count:
                 if not truncate:
-                    raise _too_long(name, lengths[name], edges[-1])
+                    raise _too_long(name, lengths, edges[-1], is_list=name in self.padded)
                 found = np.minimum(found, self.count - 1)
             np.maximum(of_record, found.astype(np.uint16), out=of_record)
         self.of_record = of_record
@@ -74,7 +71,11 @@ class Buckets:
 
     def pad_to(self, bucket: int) -> dict[str, tuple[int, ...]]:
         """The length to which lists are padded in the batches of a bucket, by column."""
-        return {name: (edges[bucket],) for name, edges in self.sizes.items()}
+        return {name: (self.sizes[name][bucket],) for name in self.sizes if name in self.padded}
+
+    def sizes_of(self, bucket: int) -> dict[str, int]:
+        """The maximum length of a bucket, by key."""
+        return {name: edges[bucket] for name, edges in self.sizes.items()}
 
     def spec(self) -> dict[str, Any]:
         """Everything that determines the bucket of each record, and the batch sizes that belong to buckets."""
@@ -86,11 +87,12 @@ class Buckets:
         }
 
 
-def _too_long(name: str, lengths: np.ndarray, most: int) -> SchemaError:
+def _too_long(name: str, lengths: np.ndarray, most: int, *, is_list: bool) -> SchemaError:
     record = int(np.argmax(lengths > most))
+    what = "length" if is_list else "value"
     return SchemaError(
         f"{int((lengths > most).sum())} records are longer than the largest bucket ({most}); the first is record "
-        f"{record}, with length {int(lengths[record])}",
+        f"{record}, with {what} {int(lengths[record])}",
         field=name,
         hint=f"a bucket of {int(lengths.max())}, or truncate=True",
     )
@@ -309,32 +311,14 @@ def sequence_of(
     plan: EpochPlan,
     sizes: BucketSizes | None,
     decode: Mapping[str, Any] | None,
-    *,
     truncate: bool,
 ) -> RecordSequence:
-    """The records in an order, in buckets if there are `sizes`. Then the lengths of the lists are read.
+    """The records in an order, in buckets if there are `sizes`. Then what decides the buckets is read.
 
     Raises:
-        SchemaError: there is no such column of lists, or a list is longer than the largest bucket.
+        SchemaError: see `values_of`; or a record is too long for the largest bucket.
     """
     if sizes is None:
         return RecordSequence(order, records)
-    for name in sizes.lengths:
-        if name in (decode or ()):
-            raise SchemaError("buckets= cannot use a column that decode= decodes", field=name)
-    buckets = Buckets(sizes, _lengths_of(records, list(sizes.lengths)), truncate=truncate)
-    return BucketSequence(order, records, buckets, plan)
-
-
-def _lengths_of(records: Records, columns: Sequence[str]) -> dict[str, np.ndarray]:
-    for name in columns:
-        if name not in records.schema.names:
-            known = ", ".join(records.schema.names)
-            raise SchemaError(f"no such column for buckets=; there are: {known}", field=name)
-        type_ = records.schema.field(name).type
-        if not has_offsets(type_):
-            raise SchemaError(
-                f"buckets= takes columns of lists, but this column is {type_}", field=name
-            )
-    each = [lengths_of(dataset, columns) for dataset in records.datasets]
-    return {name: np.concatenate([found[name] for found in each]) for name in columns}
+    values = values_of(records, list(sizes.lengths), decode or ())
+    return BucketSequence(order, records, Buckets(sizes, values, truncate=truncate), plan)

@@ -23,9 +23,11 @@ from penstock.datasets.take import reordered
 from penstock.engine.threads import users_code
 from penstock.errors import PenstockError, SchemaError
 from penstock.limits import limits_from
+from penstock.loader._added import AddedColumns
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import as_arrays
 from penstock.loader._image_batches import ImageFault
+from penstock.loader._missing_images import check_fills, filled
 from penstock.loader._padding import ArrayOptions
 from penstock.loader._processes import Workers
 from penstock.loader._same import COORDINATES, EXIF_HINT, Pair
@@ -124,17 +126,20 @@ class Recipe:
     classes: ClassNames
     seed: int
     threads: int
-    record_numbers: str | None = None
-    """The name of the added column with the number of each record."""
+    added: AddedColumns
     workers: Workers | None = None
     """The processes that call the user's functions; None calls them in the thread that makes the batch."""
 
     def __post_init__(self) -> None:
-        if self.record_numbers in self.source.schema.names:
-            raise SchemaError(
-                "the records already have a column of this name; give record_numbers= another name",
-                field=self.record_numbers,
-            )
+        check_fills(self.arrays.fill, self.decode)
+
+    @property
+    def class_names(self) -> dict[str, list[str]]:
+        """The names that the numbers of a column stand for, by column."""
+        found = {path: list(names) for path, names in self.classes.known.items()}
+        if self.added.source_numbers is not None and self.source.names is not None:
+            found[self.added.source_numbers] = list(self.source.names)
+        return found
 
     @property
     def takes_views(self) -> bool:
@@ -178,8 +183,7 @@ class Recipe:
                 made["mask"] = mask
             else:
                 own[~mask] = False  # a column of `packed`; see `check_mask`
-        if self.record_numbers is not None:
-            made[self.record_numbers] = numbers[rows.places]
+        made.update(self.added.of(self.source, numbers[rows.places]))
         if self.user.is_any:
             shared.go_on()
             mine = numbers[rows.places]
@@ -266,7 +270,15 @@ class Recipe:
                     except SchemaError as error:
                         raise error.at(field=path) from None
                     rows.decoded[path], faults[path] = found
-        return faults
+        return {path: self._without_nulls(rows, path, found) for path, found in faults.items()}
+
+    def _without_nulls(self, rows: _Rows, path: str, faults: list[ImageFault]) -> list[ImageFault]:
+        """Give missing images the value of `fill`, if there is one, and return the other faults."""
+        column, value = rows.batch.column(path), self.arrays.fill.get(path)
+        if value is None or not column.null_count:
+            return faults
+        nulls = np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist()
+        return filled(rows.decoded[path], faults, nulls, value, path)
 
     def _skip(self, error: PenstockError, number: int, is_null: bool) -> None:
         """Report an image that cannot be decoded, in the same way as other damage."""

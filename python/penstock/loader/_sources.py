@@ -40,8 +40,9 @@ class Records:
         columns: Sequence[str] | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        """`names` has a name for each dataset, for errors; None for their first files."""
+        """`names` has a name for each dataset; None if they have none."""
         self.datasets = list(datasets)
+        self.names = None if names is None else list(names)
         schemas = [_chosen(dataset, columns) for dataset in self.datasets]
         if len(schemas) == 1:
             self.schema = schemas[0]
@@ -128,8 +129,12 @@ class Records:
         dataset, local = self._owner(number)
         dataset.add_skipped_record(local, region)
 
+    def owners(self, numbers: np.ndarray) -> np.ndarray:
+        """The number of the dataset that has each record, int64[n]."""
+        return np.searchsorted(self._firsts, numbers, "right") - 1
+
     def _owner(self, number: int) -> tuple[Dataset, int]:
-        owner = int(np.searchsorted(self._firsts, number, "right")) - 1
+        owner = int(self.owners(np.array(number)))
         return self.datasets[owner], number - int(self._firsts[owner])
 
     def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
@@ -141,7 +146,7 @@ class Records:
         """
         if len(self.datasets) == 1:
             return self._take_from(self.datasets[0], numbers, clock, views)
-        owners = np.searchsorted(self._firsts, numbers, "right") - 1
+        owners = self.owners(numbers)
         batches, places = [], []
         types = self.schema.types
         for owner in distinct(owners):
@@ -159,7 +164,7 @@ class Records:
 
     def want(self, numbers: np.ndarray) -> Sequence[object] | None:
         """Begin to request records that are taken soon; see `datasets.take.want`."""
-        owners = np.searchsorted(self._firsts, numbers, "right") - 1
+        owners = self.owners(numbers)
         held: list[object] = []
         for owner in distinct(owners):
             local = numbers[owners == owner] - self._firsts[owner]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -17,28 +17,29 @@ from penstock.engine.pipeline import in_order
 from penstock.loader._bucket_walk import BucketWalk
 from penstock.loader._buckets import BucketSequence
 from penstock.loader._plan import BatchPart
+from penstock.loader.loader import Loader
 from penstock.loader.reports import Coverage, MissingRecord, PlanReport, RankPlan, RepeatedRecord
 from penstock.orders import Balanced, Mixture, Weighted
-
-if TYPE_CHECKING:
-    from penstock.loader.loader import Loader
 
 BLOCK_POSITIONS = 1 << 20
 WALKED = 1 << 24
 """Without an audit, a plan counts the files that each rank reads only in epochs of up to this many positions, which
 takes about a second. With an audit, the files of about this many positions, evenly spread, are counted."""
+_MOST_WRAPPERS = 4
+"""How many loaders of other libraries may be around a loader."""
 SHOWN = 10
 """How many missing and repeated records are listed; the rest are only counted."""
 
 
-def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
+def plan(loader: Any, *, audit: bool = False) -> PlanReport:
     """Compute which rank reads what in the rest of the loader's current epoch, for all ranks. Reads no records.
 
     With `buckets=`, the report also has the steps of each bucket, and an audit checks that each step has one bucket on
     all ranks. This takes about 2 seconds for 10^6 records in batches of 64.
 
     Args:
-        loader: the loader of any rank; `load_state_dict` and `set_epoch` choose where the plan begins.
+        loader: the loader of any rank, or its `torch()`, `jax()` or `keras()`, or a DataLoader of it; `load_state_dict` and
+            `set_epoch` choose where the plan begins.
         audit: count how often each record occurs, over all ranks and steps. This takes about a second for 10^7
             records, and one byte of memory per record, or four bytes if the order repeats records.
 
@@ -52,6 +53,7 @@ def plan(loader: Loader, *, audit: bool = False) -> PlanReport:
         >>> print(report.coverage)
         every one of 10 records comes exactly once
     """
+    loader = _beneath(loader)[0]
     if loader.buckets is not None:
         return _bucket_plan(loader, loader.buckets, audit=audit)
     walk = _Walk(loader, audit=audit)
@@ -103,9 +105,12 @@ def _bucket_plan(loader: Loader, sequence: BucketSequence, *, audit: bool) -> Pl
     )
 
 
-def audit(loader: Loader) -> PlanReport:
-    """Read the rest of an epoch, and compare every batch with the plan: the number of batches, their records, and
-    the order of the records. The loader's next `for` is the next epoch.
+def audit(loader: Any) -> PlanReport:
+    """Read what the next `for` loop over a loader would read, and compare every batch with the plan: the number of
+    batches, their records, and the order of the records. The loader's next `for` is the epoch after that.
+
+    `loader` may also be its `torch()`, `jax()` or `keras()`, or a DataLoader of it. Then the loader beneath is audited, in
+    this process and not in DataLoader's workers.
 
     Damaged records that the loader skips (`damage="skip"`) count as missing. `loader.damage` lists them.
 
@@ -122,6 +127,9 @@ def audit(loader: Loader) -> PlanReport:
         >>> print(report.coverage)
         every one of 10 records comes exactly once
     """
+    loader, view = _beneath(loader)
+    # After a `for` loop that was left early, the loader is still in that epoch, and the next `for` is the next one.
+    loader.load_state_dict(loader.state_at(*loader.next_start))
     report = plan(loader)
     counts = np.zeros(len(loader.source), np.int64)
     parts = list(loader.plan.parts(loader.place[1], loader.rank))
@@ -140,8 +148,26 @@ def audit(loader: Loader) -> PlanReport:
     stopped = loader.source.damage_mode == "stop" and bool(loader.damage)
     if done != len(parts) and not stopped:
         raise AssertionError(f"{done} batches were delivered, and {len(parts)} planned")
+    if view is not None:
+        view.set_epoch(loader.next_start[0])
     coverage = _counted(loader, counts, explained=True, steps={})
     return replace(report, ranks=[report.ranks[loader.rank]], coverage=coverage)
+
+
+def _beneath(given: Any) -> tuple[Loader, Any]:
+    """The loader itself, or that of a view of it, such as `loader.torch()`, which may be the dataset of a DataLoader. Also
+    returns the view, or None."""
+    view = given
+    for _ in range(_MOST_WRAPPERS):
+        if isinstance(view, Loader):
+            return view, None
+        if isinstance(loader := getattr(view, "loader", None), Loader):
+            return loader, view
+        view = getattr(view, "dataset", None)
+    raise TypeError(
+        "plan and audit take a penstock.Loader, its torch(), jax() or keras(), or a DataLoader of these, not"
+        f" {type(given).__name__}"
+    )
 
 
 def _real(

@@ -18,6 +18,7 @@ from penstock.contract.format import SkippedRegion
 from penstock.limits import checked_count
 from penstock.loader import _arguments as arguments
 from penstock.loader import _state as states
+from penstock.loader._added import added_columns
 from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
 from penstock.loader._buckets import BucketSequence, sequence_of
 from penstock.loader._caching import cached, parses_less_with
@@ -73,6 +74,8 @@ class Loader:
             number of that record, one uint64. Results of equal shape are stacked.
         columns: names of the columns to read; other columns are not decoded.
         record_numbers: name of an added column, int64[n], with the number of each record; `locate` gives its file.
+        source_numbers: name of an added column, int64[n], with the number of each record's dataset, in the order of `data` or
+            of a Mixture's weights; `class_names` has the names.
         ragged: how lists become arrays, for all columns or by name: "offsets" (a tuple of values and offsets), "pad"
             or "list"; see `penstock.loader._columns`.
         pad_to: {column: length}: pad the lists of a column with zeros to this length in every batch; for lists of
@@ -82,31 +85,29 @@ class Loader:
         truncate: shorten lists that are longer than `pad_to`, or than the largest bucket, to that length.
         buckets: {column: [sizes]}, such as {"tokens": [128, 512, 2048]}: each batch has records of one bucket, the same
             on all ranks, and its lists are padded to the bucket's size. A dict in place of the list gives each bucket
-            its batch size: {"tokens": {128: 64, 512: 16, 2048: 4}}. Several columns need the same number of sizes, and
-            one dict is enough for them. `uneven` applies to each bucket's last step. If the order repeats or omits records, epochs may differ in
-            their batches.
-        class_names: {column: [names]}: the order of the classes, the same for training and validation. By default the
-            list stored in the files (folders of images, npz, HDF5), or else the names that one pass over the column
-            finds.
-        fill: {column: value}: the number that replaces missing numbers, which are errors otherwise, or the text or bytes
-            that replace missing ones, which are None otherwise.
+            its batch size: {"tokens": {128: 64, 512: 16, 2048: 4}}. Several keys need the same number of sizes, and one
+            dict is enough. A column of integers, or an expression such as "len(text)", chooses a bucket without padding.
+            `uneven` applies to each bucket's last step. If the order repeats records, epochs may differ in their batches.
+        class_names: {column: [names]}: the order of the classes, the same for training and validation. By default it is
+            stored in the files (folders of images, npz, HDF5), or else found by one pass over the column.
+        fill: {column: value}: the number that replaces missing numbers, and all pixels of missing images and masks, which
+            are errors otherwise; or the text or bytes that replace missing ones, which are None otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
         rank, world_size: which part of each step this loader reads. rank="auto" finds both if Ray Train,
             torch.distributed, JAX, torchrun, srun or MPI started this process; otherwise rank is 0 and world_size is 1.
-        threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when they are
-            requested.
+        threads: how many threads work ahead of the loop. None: one for each core. 0: batches are made when requested.
         processes: how many worker processes call `map` and `map_records`, for functions that hold the GIL; all other
             work stays in threads. The functions must be importable: see docs/reference/loader.md.
         memory_bytes: the memory that the loader may add to the process, approximately: batches that are queued, being
             made or used by the loop, windows of `Blocked`, and freed memory that allocators keep. One batch is always
             made, and takes up to three times its size.
-        cache: "memory" or a folder on a local disk. The records are copied there while the source is read, and read
-            from there once the copy is complete. Useful for compressed files, remote files and slow disks.
+        cache: "memory" or a folder on a local disk, for slow sources. The records are copied there while the source is read,
+            and read from there once the copy is complete.
         cache_bytes: the maximum size of the copy; a larger one is abandoned with a warning. None: half of the free
             memory, or all of the disk except one twentieth.
         epoch: the first epoch.
-        progress: show a line on the terminal while rank 0 loops: steps, rates, time left, the wait for data and, at the
-            end of an epoch, the bottleneck. It needs a terminal as stderr.
+        progress: show a line on the terminal (stderr) while rank 0 loops: steps, rates, time left, the wait for data and,
+            at the end of an epoch, the bottleneck.
 
     If the dataset was opened with `damage="skip"`, damaged records and images that cannot be decoded are left out of
     their batch and listed in `damage`; with "stop" the epoch ends before the first of them.
@@ -142,6 +143,7 @@ class Loader:
         map_records: Callable[..., dict[str, Any]] | None = None,
         columns: Sequence[str] | None = None,
         record_numbers: str | None = None,
+        source_numbers: str | None = None,
         ragged: Ragged | Mapping[str, Ragged] = "offsets",
         fill: Mapping[str, Any] | None = None,
         seed: int | None = None,
@@ -161,7 +163,7 @@ class Loader:
     ) -> None:
         self.order = arguments.checked_order(order)
         rank, world_size, self._watch = rank_and_world_size(rank, world_size)
-        arguments.check_columns(columns, record_numbers)
+        arguments.check_columns(columns)
         arguments.check_functions(decode, map, map_records)
         arguments.check_lists(ragged, pad_to or buckets, truncate)
         mixed = list(self.order.weights) if isinstance(self.order, Mixture) else None
@@ -170,13 +172,11 @@ class Loader:
         self._classes = ClassNames(self.source, class_names)
         self.cache = cached(self.source, cache, cache_bytes)
         sizes = bucket_sizes(buckets)
-        self.plan = EpochPlan(0, largest_batch(batch_size, sizes), world_size, uneven, drop_last)
-        self._sequence = sequence_of(
-            self.order, self.source, self.plan, sizes, decode, truncate=truncate
-        )
+        plan = EpochPlan(0, largest_batch(batch_size, sizes), world_size, uneven, drop_last)
+        self._sequence = sequence_of(self.order, self.source, plan, sizes, decode, truncate)
         self.buckets = self._sequence if isinstance(self._sequence, BucketSequence) else None
         """The buckets of `buckets=`, and their order."""
-        self.plan = replace(self.plan, length=self._sequence.length)
+        self.plan = replace(plan, length=self._sequence.length)
         self.rank = arguments.checked_rank(rank, self.plan.world_size)
         arguments.check_known(schema, decode=decode)
         arguments.check_mask(uneven, schema)
@@ -196,8 +196,8 @@ class Loader:
         self.threads = arguments.checked_threads(threads)
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
-        less_with = partial(parses_less_with, self.source, self.order, self.cache)
-        self._meter = Meter(self.threads, less_with, self.source.traffic)
+        advice = partial(parses_less_with, self.source, self.order, self.cache)
+        self._meter = Meter(self.threads, advice, self.source.traffic)
         user = UserCode(map, map_records, arrays)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
         self._recipe = Recipe(
@@ -208,7 +208,7 @@ class Loader:
             self._classes,
             self.seed,
             max(self.threads, 1),
-            record_numbers,
+            added_columns(self.source, record_numbers, source_numbers),
             self._workers,
         )
         self._maker = BatchMaker(
@@ -431,7 +431,7 @@ class Loader:
 
     @property
     def class_names(self) -> dict[str, list[str]]:
-        """The class names of each label column: a number in a batch is an index into this list.
+        """The names of each column of labels, or of `source_numbers`: a number in a batch is an index into this list.
 
         Example:
             >>> import pyarrow as pa
@@ -442,7 +442,7 @@ class Loader:
             >>> loader.class_names["label"], next(iter(loader))["label"]
             (['cat', 'dog'], array([0, 1, 0]))
         """
-        return {path: list(names) for path, names in self._classes.known.items()}
+        return self._recipe.class_names
 
     @property
     def damage(self) -> list[SkippedRegion]:

@@ -101,7 +101,7 @@ class BucketPlan:
     """One bucket in an epoch, from the position of the plan on."""
 
     sizes: dict[str, int]
-    """The length to which the lists of each column are padded."""
+    """The maximum length of its records, by key of `buckets=`. The lists of a column are padded to it."""
     batch_size: int
     """Records in a batch of the bucket, on each rank."""
     num_records: int
