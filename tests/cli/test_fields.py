@@ -8,7 +8,7 @@ import pyarrow as pa
 from running import run
 
 import penstock as ps
-from penstock.overlay.file import folder_of
+from overlaying import folder_of
 from penstock.verbs.fields.overlays import write_overlay
 
 

@@ -423,11 +423,11 @@ CASES: Cases = {
         kept_fields_are_changed_beside,
         kept_fields_are_left_behind,
     ),
-    "_without(path, overlay.name)": (
+    "_without(path, overlay)": (
         kept_fields_of_two_types_are_removed,
         kept_fields_of_two_types_are_not_read,
     ),
-    "_without(source.path, overlay.name)": (
+    "_without(source.path, overlay)": (
         kept_fields_of_another_state_are_removed,
         kept_fields_of_another_state_are_not_read,
     ),

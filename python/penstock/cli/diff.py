@@ -31,7 +31,9 @@ Examples:
 @click.argument("a", type=click.Path(), metavar="A")
 @click.argument("b", type=click.Path(), metavar="B")
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
-@reading("columns", "raw", "checksums", "damage", "index", "limits", "threads", "dialect")
+@reading(
+    "columns", "raw", "checksums", "damage", "index", "overlays", "limits", "threads", "dialect"
+)
 @reading("storage_options")
 @on_option
 @json_option

@@ -40,6 +40,12 @@ _CALL = re.compile(
 """The beginning of an expression in the language of conditions."""
 
 _source = click.argument("source", type=click.Path(), metavar="SOURCE")
+overlay_option = click.option(
+    "--overlays",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="The folder for the overlays, if nothing may be written next to the files.",
+)
 _WHERE = (
     click.option(
         "--into",
@@ -49,6 +55,7 @@ _WHERE = (
     click.option(
         "--in-place", is_flag=True, help="Replace each file when its new file is complete."
     ),
+    overlay_option,
     click.option("--overwrite", is_flag=True, help="Replace files that exist."),
     click.option(
         "--verify",
@@ -121,6 +128,7 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
     epilog="""\b
 Examples:
   penstock fields add 'train-*.tfrecord' --from scores.parquet
+  penstock fields add '/shared/train-*.tfrecord' --from scores.parquet --overlays my-overlays/
   penstock fields add train.tfrecord --from labels.csv --by id --in-place
   penstock fields add 'train-*.tfrecord' --set split=train --into scored/
   penstock fields add train.tfrecord --function sizes:measure --reads image
@@ -270,7 +278,11 @@ def _in_old_types(
     import penstock as ps
 
     with misuse():
-        schema = ps.open(source, storage_options=options["storage_options"]).schema
+        schema = ps.open(
+            source,
+            overlays=options["overlays"] or True,
+            storage_options=options["storage_options"],
+        ).schema
     texts = pairs_of(words, "--set", empty=True)
     return {
         name: _in_old_type(schema, name, value, texts[name], options["where"])
