@@ -46,7 +46,7 @@ def overlays_option(overlays: Any, *, may_be_missing: bool = False) -> bool | Ov
     if not path:
         raise ValueError("overlays='' is not a folder; it must be True, False or a folder")
     if is_url(path):
-        return OverlayFolder(path)
+        return OverlayFolder(path, may_be_missing)
     if os.path.lexists(path) and not os.path.isdir(path):
         raise NotADirectoryError(f"overlays={path!r} is a file; it takes a folder")
     return OverlayFolder(os.path.abspath(path), may_be_missing)
