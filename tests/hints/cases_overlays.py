@@ -136,6 +136,17 @@ def an_overlay_is_opened_as_data() -> Case:
     return Case(lambda: ps.open(overlay), advised, hint)
 
 
+def an_overlay_in_a_folder_is_opened_as_data() -> Case:
+    ps.write({"a": [1, 2]}, "a.tfrecord")
+    (overlay,) = ps.add_fields("a.tfrecord", {"b": [3, 4]}, overlays="mine").paths
+
+    def advised() -> None:
+        assert rows("a.tfrecord", overlays="mine") == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
+
+    hint = "open a.tfrecord with overlays=, which shows these fields, too"
+    return Case(lambda: ps.open(overlay), advised, hint)
+
+
 def a_journal_is_opened_as_data() -> Case:
     journal = Path(".penstock-convert-0123456789abcdef.json")
     journal.write_text("{}")
@@ -169,7 +180,11 @@ CASES: Cases = {
         a_repair_would_lose_fields,
         a_repair_leaves_fields_out,
     ),
-    "own.hint": (an_overlay_is_opened_as_data, a_journal_is_opened_as_data),
+    "own.hint": (
+        an_overlay_is_opened_as_data,
+        an_overlay_in_a_folder_is_opened_as_data,
+        a_journal_is_opened_as_data,
+    ),
     "'open(..., overlays=False); penstock fields list shows the overlays'": a_dropped_field_is_read,
     "f'{remove}; if bake_fields was interrupted, call it again; or open(..., overlays=False)'": (
         a_change_of_one_file_is_removed,

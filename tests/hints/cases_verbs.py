@@ -418,7 +418,7 @@ CASES: Cases = {
         unwanted_column,
     ),
     '\'missing="keep" leaves the old value of such a record, missing="null" removes it\'': empty_cell,
-    "'run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
+    "f'run {bake} first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
         kept_fields_are_baked,
         kept_fields_are_changed_beside,
         kept_fields_are_left_behind,

@@ -216,6 +216,8 @@ def test_the_folder_comes_after_what_is_next_to_the_data(
     assert names[2:] == [("score-2", mine), ("drop-class", mine)]
     with pytest.raises(ValueError, match=f"in {mine}; there are: drop-class, score-2"):
         ps.remove_overlay(data, "score", overlays=mine)
+    with pytest.raises(ps.UnsupportedError, match=f"bake --in-place SOURCE --overlays {mine} "):
+        ps.add_fields(data, {"more": 1}, into=tmp_path / "more", overlays=mine)
     ps.bake_fields(data, into=tmp_path / "baked-{shard}.tfrecord", overlays=mine)
     assert rows(tmp_path / "baked-*.tfrecord")[7] == {"id": 7, "score": 0}
     ps.add_fields(data, {"later": 5})

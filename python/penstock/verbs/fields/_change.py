@@ -13,7 +13,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.engine.cluster import Machines
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, command
 from penstock.overlay.places import folder_option
 from penstock.storage.base import Storage
 from penstock.storage.paths import index_option
@@ -104,10 +104,13 @@ def rewritten(
     if in_place:
         refuse_in_place(dataset)
     if dataset.files.overlays is not None and edit.baking is None:
+        folder = dataset.files.overlay_folder
+        where = () if folder is None else ("--overlays", folder.path)
+        bake = command("penstock", "fields", "bake", "--in-place", "SOURCE", *where)
         raise UnsupportedError(
             "these files have overlays, which would be lost",
             file=dataset.paths[0],
-            hint="run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep "
+            hint=f"run {bake} first, or leave out into= and in_place= to keep "
             "the change next to the files too; open(..., overlays=False) drops them",
         )
     paths = tuple(dataset.paths)
