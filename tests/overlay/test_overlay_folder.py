@@ -234,6 +234,25 @@ def test_baking_in_place_removes_what_was_baked(data: Path, mine: str) -> None:
     assert os.listdir(mine) == []
 
 
+def test_a_killed_bake_is_continued_with_the_same_folder_only(data: Path, mine: str) -> None:
+    ps.add_fields(data, {"first": 1})
+    ps.add_fields(data, {"score": range(COUNT)}, overlays=mine)
+    wanted = rows(data, overlays=mine)
+    victim = os.fork()
+    if victim == 0:
+        # It dies after the overlays of the first shard were removed.
+        os.rmdir = lambda path, **_: mine in str(path) and os._exit(9)
+        ps.bake_fields(data, in_place=True, threads=1, overlays=mine)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(victim, 0)[1]) == 9
+    with pytest.raises(ps.PenstockError, match="unfinished"):
+        ps.bake_fields(data, in_place=True)
+    ps.bake_fields(data, in_place=True, overlays=mine)
+    assert rows(data) == wanted
+    assert ps.overlays(data, overlays=mine) == []
+    assert os.listdir(mine) == []
+
+
 # -- other ways to read ---------------------------------------------------------------------------
 
 
