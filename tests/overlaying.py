@@ -8,9 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as ps
+from penstock.overlay.places import Place
+from penstock.storage.local import LocalStorage
 from penstock.verbs.fields.overlays import write_overlay
 
 COUNT = 100_000
+BESIDE = Place(LocalStorage())
+folder_of, path_of = BESIDE.folder_of, BESIDE.path_of
 
 
 def file_of_ids(folder: Path) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from running import run
 
 import penstock as ps
-from penstock.overlay.file import folder_of
+from overlaying import folder_of
 from penstock.verbs.fields.overlays import write_overlay
 
 
@@ -81,3 +81,29 @@ def test_the_hint_for_a_stale_overlay_works(single: Path) -> None:
     assert run("fields", "remove", single, "new").status == 0
     assert run("head", single).status == 0
     assert run("verify", single).status == 0
+
+
+def test_a_folder_of_overlays_is_read_by_every_command(shards: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    before = sorted(path.name for path in shards.iterdir())
+    assert run("fields", "add", shards, "--set", "good=1", "--overlays", mine).status == 0
+    assert run("fields", "replace", shards, "--set", "good=2", "--overlays", mine).status == 0
+    assert sorted(path.name for path in shards.iterdir()) == before
+    there = (shards, "--overlays", mine)
+    for words in (("info",), ("head",), ("schema",), ("stats",), ("fields", "list")):
+        assert "good" in run(*words, *there).out, words
+        assert "good" not in run(*words, shards).out, words
+    assert run("plan", *there, "--batch-size", "9").status == 0
+    assert run("verify", *there).status == 0
+    assert run("convert", shards, tmp_path / "out.parquet", "--overlays", mine).status == 0
+    assert set(ps.open(tmp_path / "out.parquet").to_table()["good"].to_pylist()) == {2}
+    assert run("diff", shards, tmp_path / "out.parquet", "--overlays", mine).status == 0
+    listed = run("fields", "list", *there, "--json").document["overlays"]
+    assert [(one["name"], one["folder"]) for one in listed] == [
+        ("good", str(mine)),
+        ("good-2", str(mine)),
+    ]
+    assert run("fields", "remove", shards, "good-2").status == 2
+    assert run("fields", "remove", shards, "good-2", "--overlays", mine).status == 0
+    missing = run("head", shards, "--overlays", tmp_path / "typo")
+    assert missing.status == 2 and "no such folder for overlays" in missing.err

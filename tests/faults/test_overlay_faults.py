@@ -18,7 +18,7 @@ import pytest
 from storage_double import CrashingCalls, FailingCalls
 
 import penstock as ps
-from penstock.overlay.file import folder_of, path_of
+from overlaying import folder_of, path_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_sink import TEMPORARY_SUFFIX
 from penstock.verbs.fields.overlays import write_overlay

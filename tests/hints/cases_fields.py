@@ -36,7 +36,7 @@ def broken_overlay() -> Case:
         cli("fields remove a.parquet b")
         assert rows("a.parquet") == [{"a": 1}, {"a": 2}]
 
-    return Case(broken, advised)
+    return Case(broken, advised, "penstock fields remove SOURCE NAME, or put back the file")
 
 
 def a_null_without_a_type() -> Case:
@@ -344,7 +344,7 @@ CASES: Cases = {
     "'pa.scalar(None, pa.string()) is a null with a type; penstock fields add SOURCE --from TABLE takes the types of a table'": a_null_without_a_type,
     "'give the values as a table: pyarrow.csv.read_csv has options for other kinds of CSV'": other_csv,
     "'parse fewer records at once'": more_than_memory,
-    "'penstock fields remove SOURCE NAME, or put back the file'": broken_overlay,
+    "self._hint": broken_overlay,
     "'open(..., infer_records=\"all\") also finds fields that only later records have'": late_field_to_drop,
     "'replace=True replaces the old values with the new values'": late_field_to_add,
     "f'move the original file back (a copy does not count), or delete {self._path} to start again with the current files'": (

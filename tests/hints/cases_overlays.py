@@ -136,6 +136,17 @@ def an_overlay_is_opened_as_data() -> Case:
     return Case(lambda: ps.open(overlay), advised, hint)
 
 
+def an_overlay_in_a_folder_is_opened_as_data() -> Case:
+    ps.write({"a": [1, 2]}, "a.tfrecord")
+    (overlay,) = ps.add_fields("a.tfrecord", {"b": [3, 4]}, overlays="mine").paths
+
+    def advised() -> None:
+        assert rows("a.tfrecord", overlays="mine") == [{"a": 1, "b": 3}, {"a": 2, "b": 4}]
+
+    hint = "open a.tfrecord with overlays=, which shows these fields, too"
+    return Case(lambda: ps.open(overlay), advised, hint)
+
+
 def a_journal_is_opened_as_data() -> Case:
     journal = Path(".penstock-convert-0123456789abcdef.json")
     journal.write_text("{}")
@@ -150,22 +161,37 @@ def a_journal_is_opened_as_data() -> Case:
     return Case(lambda: ps.open(journal), advised, hint)
 
 
+def an_overlay_in_a_store_of_a_file_here() -> Case:
+    ps.write({"a": [1, 2]}, "a.tfrecord")
+
+    def advised() -> None:
+        ps.add_fields("a.tfrecord", {"b": 3}, overlays="mine")
+        assert rows("a.tfrecord", overlays="mine") == [{"a": 1, "b": 3}, {"a": 2, "b": 3}]
+
+    return Case(lambda: ps.add_fields("a.tfrecord", {"b": 3}, overlays="s3://a/b"), advised)
+
+
 REMOVED = "penstock fields remove SOURCE rename-a; if bake_fields was interrupted, call it again; or open(..., overlays=False)"
 TWICE = "if a call was interrupted, penstock fields remove SOURCE a, then call again; otherwise change the files with it and those without it in separate calls"
 
 CASES: Cases = {
+    "'overlays= with a folder on this machine'": an_overlay_in_a_store_of_a_file_here,
     """f'{again} writes the intact records with its fields, if the index still fits the file; overlays=False repairs without them'""": (
         a_repair_would_lose_fields,
         a_repair_leaves_fields_out,
     ),
-    "own.hint": (an_overlay_is_opened_as_data, a_journal_is_opened_as_data),
+    "own.hint": (
+        an_overlay_is_opened_as_data,
+        an_overlay_in_a_folder_is_opened_as_data,
+        a_journal_is_opened_as_data,
+    ),
     "'open(..., overlays=False); penstock fields list shows the overlays'": a_dropped_field_is_read,
-    "f'penstock fields remove SOURCE {overlay.name}; if bake_fields was interrupted, call it again; or open(..., overlays=False)'": (
+    "f'{remove}; if bake_fields was interrupted, call it again; or open(..., overlays=False)'": (
         a_change_of_one_file_is_removed,
         a_change_of_one_file_is_not_read,
         a_bake_of_one_file_is_finished,
     ),
-    "f'if a call was interrupted, penstock fields remove SOURCE {made[-1].name}, then call again; otherwise change the files with it and those without it in separate calls'": (
+    "f'if a call was interrupted, {remove}, then call again; otherwise change the files with it and those without it in separate calls'": (
         an_interrupted_change_is_made_again,
         the_other_file_is_changed,
     ),

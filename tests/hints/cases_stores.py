@@ -112,6 +112,16 @@ def writing_to_a_web_server() -> Case:
     return Case(lambda: ps.write({"id": [4]}, f"{web().endpoint}/x.tfrecord"), advised)
 
 
+def fields_next_to_a_web_address() -> Case:
+    name = served()
+
+    def advised() -> None:
+        ps.add_fields(name, {"b": 5}, overlays="mine")
+        assert list(ps.open(name, overlays="mine"))[2] == {"id": 3, "b": 5}
+
+    return Case(lambda: ps.add_fields(name, {"b": 5}), advised)
+
+
 def changing_an_object_in_place() -> Case:
     def advised() -> None:
         target = f"s3://{bucket()}/new.tfrecord"
@@ -224,6 +234,7 @@ CASES: Cases = {
     "'credentials in the environment, or storage_options='": wrong_credentials,
     "'leave out mmap=True'": an_object_in_memory,
     "'pass the address of each file'": a_pattern_of_addresses,
+    "'overlays= with a folder of yours, which stores them there'": fields_next_to_a_web_address,
     "'write to this machine, or to s3://, gs:// or az://'": writing_to_a_web_server,
     "'into= with another name writes new objects; without into= and in_place= the change is stored next to the objects, as an overlay'": changing_an_object_in_place,
     "\"append to the folder or to a pattern such as 'train-*.tfrecord', which makes a new shard\"": appending_to_an_object,

@@ -418,16 +418,16 @@ CASES: Cases = {
         unwanted_column,
     ),
     '\'missing="keep" leaves the old value of such a record, missing="null" removes it\'': empty_cell,
-    "'run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
+    "f'run {bake} first, or leave out into= and in_place= to keep the change next to the files too; open(..., overlays=False) drops them'": (
         kept_fields_are_baked,
         kept_fields_are_changed_beside,
         kept_fields_are_left_behind,
     ),
-    "_without(path, overlay.name)": (
+    "_without(path, overlay)": (
         kept_fields_of_two_types_are_removed,
         kept_fields_of_two_types_are_not_read,
     ),
-    "_without(source.path, overlay.name)": (
+    "_without(source.path, overlay)": (
         kept_fields_of_another_state_are_removed,
         kept_fields_of_another_state_are_not_read,
     ),

@@ -14,8 +14,8 @@ from held import NUM_RECORDS, WRITABLE, table_of
 from test_laws import contents, opened, same, same_rows, whole, written
 
 import penstock as ps
+from overlaying import folder_of
 from penstock.contract.format import Format
-from penstock.overlay.file import folder_of
 from penstock.verbs.fields.overlays import write_overlay
 
 OVERLAID = [fmt for fmt in WRITABLE if fmt.info.can_overlay]

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from overlaying import COUNT, file_of_ids, keep
+from overlaying import BESIDE, COUNT, file_of_ids, folder_of, keep, path_of
 from penstock._core import Buffer
 from penstock.limits import Limits
-from penstock.overlay.file import Overlay, find, folder_of, path_of
-from penstock.storage.local import LocalStorage
+from penstock.overlay.file import Overlay, find
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def path(tmp_path: Path) -> str:
 
 
 def only(path: str) -> Overlay:
-    (overlay,) = find(path, LocalStorage(), Limits())
+    (overlay,) = find(path, BESIDE, Limits())
     return overlay
 
 

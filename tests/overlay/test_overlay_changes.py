@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.overlay.file import folder_of
+from overlaying import folder_of
 
 COUNT = 12
 NAMES = ["a", "b", "c", "d", "e"]

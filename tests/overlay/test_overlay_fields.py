@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
-from overlaying import COUNT, file_of_ids, keep
-from penstock.overlay.file import folder_of, path_of
+from overlaying import COUNT, file_of_ids, folder_of, keep, path_of
 from penstock.verbs.fields.overlays import write_overlay
 from reading import index_of
 

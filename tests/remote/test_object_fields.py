@@ -63,6 +63,23 @@ def test_an_overlay_lies_beside_each_object_and_is_read_with_it(
     assert [(one.name, len(one.shards)) for one in found] == [("score", SHARDS)]
 
 
+def test_overlays_in_another_folder_leave_the_bucket_alone(
+    url: str, options: dict[str, Any], prefix: str, seaweed: Seaweed, tmp_path: Path
+) -> None:
+    before = {key: seaweed.client.get(f"{prefix}/{key}") for key in keys(seaweed, prefix)}
+    there = f"s3://{prefix.partition('/')[0]}/mine-of-{prefix.partition('/')[2]}"
+    scores = np.arange(COUNT) / 2
+    for folder in (str(tmp_path / "mine"), there):
+        ps.add_fields(url, {"score": scores}, overlays=folder, **options)
+        ds = ps.open(url, overlays=folder, **options)
+        assert ds.to_table()["score"].to_pylist() == scores.tolist()
+        assert ps.verify(url, overlays=folder, **options).ok
+        assert ps.open(url, **options).schema.names == ["id", "text"]
+        assert len(ps.remove_overlay(url, "score", overlays=folder, **options)) == SHARDS
+        assert ps.overlays(ds) == []
+    assert {key: seaweed.client.get(f"{prefix}/{key}") for key in keys(seaweed, prefix)} == before
+
+
 def test_overlays_of_a_dataset_that_stays_open_are_seen(url: str, options: dict[str, Any]) -> None:
     ds = ps.open(url, **options)
     ps.add_fields(ds, {"a": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,7 +32,9 @@ Examples:
 @click.argument("a", type=click.Path(), metavar="A")
 @click.argument("b", type=click.Path(), metavar="B")
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
-@reading("columns", "raw", "checksums", "damage", "index", "limits", "threads", "dialect")
+@reading(
+    "columns", "raw", "checksums", "damage", "index", "overlays", "limits", "threads", "dialect"
+)
 @reading("storage_options")
 @on_option
 @json_option
@@ -53,7 +56,10 @@ def command(
     """
     import penstock as ps
 
-    sides = [opened((source,), **options) for source in (a, b)]
+    with warnings.catch_warnings():
+        # The folder may have overlays of one side only.
+        warnings.filterwarnings("ignore", ".* has no overlays of these files")
+        sides = [opened((source,), **options) for source in (a, b)]
     try:
         with output.progress("diff") as progress:
             found = ps.diff(

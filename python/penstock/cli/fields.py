@@ -8,8 +8,8 @@ import click
 
 from penstock import describe, tables
 from penstock.cli import output
-from penstock.cli.fields_change import COMMANDS
-from penstock.cli.options import json_option, misuse, one_or_many, source_argument
+from penstock.cli.fields_change import COMMANDS, overlay_option
+from penstock.cli.options import json_option, misuse, one_or_many, reading, source_argument
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -38,20 +38,25 @@ for _command in COMMANDS:
 Examples:
   penstock fields list train.tfrecord
   penstock fields list 'train-*.tfrecord' --json
+  penstock fields list '/shared/train-*.tfrecord' --overlays my-overlays/
 """,
 )
 @source_argument
+@reading("overlays")
 @json_option
 def list_overlays(
-    source: tuple[str, ...], storage_options: dict[str, str] | None, as_json: bool
+    source: tuple[str, ...],
+    overlays: str | None,
+    storage_options: dict[str, str] | None,
+    as_json: bool,
 ) -> None:
-    """List the changes of fields stored next to the files, oldest first.
+    """List the changes of fields stored next to the files, oldest first, and then those in a folder.
 
     They are applied in this order. So if several fields have the same name, the last one is read.
     """
     import penstock as ps
 
-    found = ps.overlays(one_or_many(source), storage_options=storage_options)
+    found = ps.overlays(one_or_many(source), overlays=overlays, storage_options=storage_options)
     if as_json:
         output.emit({"overlays": [_document(overlay) for overlay in found]})
     elif not found:
@@ -69,15 +74,23 @@ Examples:
 )
 @source_argument
 @click.argument("name")
+@overlay_option
 @json_option
 def remove(
-    source: tuple[str, ...], name: str, storage_options: dict[str, str] | None, as_json: bool
+    source: tuple[str, ...],
+    name: str,
+    overlays: str | None,
+    storage_options: dict[str, str] | None,
+    as_json: bool,
 ) -> None:
-    """Remove the fields, or the change of fields, stored next to the files under NAME. The files do not change."""
+    """Remove the fields, or the change of fields, stored under NAME next to the files, or in the folder that --overlays
+    names. The files do not change."""
     import penstock as ps
 
     with misuse():
-        paths = ps.remove_overlay(one_or_many(source), name, storage_options=storage_options)
+        paths = ps.remove_overlay(
+            one_or_many(source), name, overlays=overlays, storage_options=storage_options
+        )
     if as_json:
         output.emit({"removed": paths})
         return
@@ -95,6 +108,7 @@ def _document(overlay: ps.OverlayInfo) -> dict[str, Any]:
         "files": list(overlay.shards),
         "num_files": overlay.num_shards,
         "num_bytes": overlay.num_bytes,
+        "folder": overlay.folder,
     }
 
 

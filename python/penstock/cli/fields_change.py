@@ -55,15 +55,19 @@ def _refuse_damage(ctx: click.Context, _param: click.Parameter, value: str | Non
     advice = (
         "penstock repair SOURCE --into repaired/ first, and change the fields of the repaired files"
     )
-    if (
-        ctx.info_name == "bake"
-    ):  # repaired files do not have the fields that are stored next to them
+    if ctx.info_name == "bake":  # repaired files lack the fields that are stored next to them
         advice = f"penstock convert SOURCE TARGET --damage {value}, which writes these fields, too"
     raise click.UsageError(
         f"fields cannot be changed with --damage {value}: records would be lost\n  try: {advice}"
     )
 
 
+overlay_option = click.option(
+    "--overlays",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="The folder for the overlays, if nothing may be written next to the files.",
+)
 _WHERE = (
     click.option(
         "--into",
@@ -73,6 +77,7 @@ _WHERE = (
     click.option(
         "--in-place", is_flag=True, help="Replace each file when its new file is complete."
     ),
+    overlay_option,
     click.option("--overwrite", is_flag=True, help="Replace files that exist."),
     click.option(
         "--verify",
@@ -152,6 +157,7 @@ def _options(*options: Callable[[Any], Any]) -> Callable[[Function], Function]:
     epilog="""\b
 Examples:
   penstock fields add 'train-*.tfrecord' --from scores.parquet
+  penstock fields add '/shared/train-*.tfrecord' --from scores.parquet --overlays my-overlays/
   penstock fields add train.tfrecord --from labels.csv --by id --in-place
   penstock fields add train-*.tfrecord --set split=train --into scored/
   penstock fields add train.tfrecord --function sizes:measure --reads image
@@ -322,7 +328,11 @@ def _in_old_types(
     import penstock as ps
 
     with misuse():
-        schema = ps.open(source, storage_options=options["storage_options"]).schema
+        schema = ps.open(
+            source,
+            overlays=options["overlays"] or True,
+            storage_options=options["storage_options"],
+        ).schema
     texts = pairs_of(words, "--set", empty=True)
     return {
         name: _in_old_type(schema, name, value, texts[name], options["where"])

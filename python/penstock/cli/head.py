@@ -58,6 +58,7 @@ Examples:
     "checksums",
     "damage",
     "index",
+    "overlays",
     "dialect",
     "infer",
     "limits",

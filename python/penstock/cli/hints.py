@@ -37,6 +37,8 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
     elif isinstance(error, FileExistsError):
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
+    elif isinstance(error, OSError) and "; try: " in (error.strerror or ""):
+        error.strerror = in_options(error.strerror or "", given, program)
     elif isinstance(error, Misuse):
         # If a name was typed, the facts have it, and stay as they are.
         facts = error.message.partition("\n  try: ")[:2] if error.field else ("", "")
@@ -99,6 +101,8 @@ class _Wording:
         # If a command has two formats, `open` means the format that is read.
         is_written = name == "format" and verb != "open" and "to" in self._options
         option = self._options.get("to" if is_written else name)
+        if option is not None and value == "False" and not option.is_flag:
+            return None
         if option is not None and (verb != "open" or is_reading(option)):
             return _typed_option(option, value)
         holder = self._holder(verb, name)

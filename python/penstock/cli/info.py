@@ -23,7 +23,7 @@ Examples:
 """,
 )
 @source_argument
-@reading("format", "read", "hive", "raw", "damage", "index", "infer", "limits")
+@reading("format", "read", "hive", "raw", "damage", "index", "overlays", "infer", "limits")
 @json_option
 def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show what a dataset consists of: files, format, compression, records, bytes, index, fields.

@@ -131,6 +131,12 @@ _READING: dict[str, Callable[[Any], Any]] = {
         help="Where indexes are stored: in your cache (or next to the data if one is there already), always "
         "next to the data, nowhere, or in a folder.",
     ),
+    "overlays": click.option(
+        "--overlays",
+        type=click.Path(),
+        metavar="FOLDER",
+        help="A folder with more overlays of these files, which are applied after those next to the files.",
+    ),
     "limits": click.option(
         "--limit",
         "limits",
@@ -171,6 +177,7 @@ OF_RECORDS = (
     "checksums",
     "damage",
     "index",
+    "overlays",
     "limits",
     "threads",
     "dialect",
@@ -305,6 +312,8 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
     import penstock as ps
 
     given.pop("threads", None)
+    if given.get("overlays") is None:
+        given.pop("overlays", None)
     infer = given.pop("infer", None)
     if infer is not None:
         given["infer_records"] = infer

@@ -109,7 +109,7 @@ Examples:
     is_flag=True,
     help="Count how often each record is read. The exit status is 1 if that is not as planned.",
 )
-@reading("format", "read", "index", "threads")
+@reading("format", "read", "index", "overlays", "threads")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -131,6 +131,7 @@ def command(
     format: str | None,
     read: tuple[str, ...],
     index: str,
+    overlays: str | None,
     threads: int | None,
     storage_options: dict[str, str] | None,
     as_json: bool,
@@ -143,7 +144,13 @@ def command(
 
     _check_options(order, source, by, shares, epoch_records)
     sizes = _buckets(buckets, batch_size)
-    options = {"format": format, "read": read, "index": index, "storage_options": storage_options}
+    options = {
+        "format": format,
+        "read": read,
+        "index": index,
+        "overlays": overlays,
+        "storage_options": storage_options,
+    }
     data: Any
     if order == "mixture":
         data = {f"{n}: {path}": opened((path,), **options) for n, path in enumerate(source)}

@@ -87,7 +87,7 @@ class Program(click.Group):
             status: Any = super().main(given, *more, **options)
             sys.stdout.flush()
         except BaseException as error:  # noqa: BLE001  _status_of raises bugs again
-            if isinstance(error, (FileExistsError, Misuse)) or getattr(error, "hint", None):
+            if isinstance(error, (OSError, Misuse)) or getattr(error, "hint", None):
                 from penstock.cli.hints import advise_in_options
 
                 advise_in_options(error, given, self)

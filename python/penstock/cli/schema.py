@@ -40,7 +40,17 @@ Examples:
     help="Print a Python module with a feature description for tf.io.parse_example.",
 )
 @reading(
-    "format", "read", "computed", "columns", "types", "raw", "damage", "dialect", "infer", "limits"
+    "format",
+    "read",
+    "computed",
+    "columns",
+    "types",
+    "raw",
+    "damage",
+    "overlays",
+    "dialect",
+    "infer",
+    "limits",
 )
 @on_option
 @json_option

@@ -45,6 +45,7 @@ Examples:
     "checksums",
     "damage",
     "index",
+    "overlays",
     "limits",
     "threads",
     "dialect",

@@ -41,7 +41,7 @@ Examples:
     help="Do not decode the records to check their contents.",
 )
 @click.option("--decode", is_flag=True, help="Also decode every picture completely.")
-@reading("format", "read", "index", "limits", "threads")
+@reading("format", "read", "index", "overlays", "limits", "threads")
 @on_option
 @json_option
 def command(
@@ -51,6 +51,7 @@ def command(
     format: str | None,
     read: tuple[str, ...],
     index: str,
+    overlays: str | None,
     limits: dict[str, int] | None,
     threads: int | None,
     on: str | None,
@@ -71,6 +72,7 @@ def command(
             payloads=not no_payloads,
             decode=decode,
             index=index,
+            overlays=overlays,
             limits=limits,
             threads=threads,
             progress=progress,

@@ -33,6 +33,7 @@ READING_DEFAULTS = {
     "checksums": "all",
     "damage": "error",
     "index": "auto",
+    "overlays": None,
     "limits": None,
     "dialect": "protobuf",
     "infer": None,

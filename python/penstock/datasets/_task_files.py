@@ -21,6 +21,7 @@ from penstock.datasets._unlisted import Every
 from penstock.datasets.files import Files, Types
 from penstock.errors import ChangedError, StaleIndexError, shown
 from penstock.overlay.overlays import Overlays
+from penstock.overlay.places import OverlayFolder, places_of
 from penstock.storage.base import FileState, Source
 from penstock.storage.local import LocalStorage
 
@@ -96,6 +97,9 @@ class TaskFiles(Files):
         self.types, self._settled, self.schema = known.types, known.settled, known.schema
         self._num_kept = sum(shard.is_kept for shard in shards)  # the first ones
         self._names = None if known.fields is None else known.schema.names
+        overlays = call["overlays"]
+        self.overlay_folder = overlays if isinstance(overlays, OverlayFolder) else None
+        self.overlay_places = places_of(self.storage, self.overlay_folder)
         self._overlays = None if known.fields is None else self._same_overlays(known.fields)
         self._forget_readers()
         # Only the first records of a file can show that it has none of the fields.
@@ -106,7 +110,7 @@ class TaskFiles(Files):
 
     def _same_overlays(self, fields: dict[str, pa.Field]) -> Overlays:
         """The overlays of the files, if they are those that were planned."""
-        found = Overlays(self.paths, self.storage, self.options.limits, fields)
+        found = Overlays(self.paths, self.overlay_places, self.options.limits, fields)
         for number, shard in enumerate(self.shards):
             if tuple(found.digests(number)) != shard.added:
                 raise _changed("the overlays of the file were changed", shard.path)

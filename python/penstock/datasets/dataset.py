@@ -483,15 +483,13 @@ def dataset_of(
     regions: Skipped | None = None,
 ) -> Dataset:
     """Make the dataset for a call of `open`, whose source was expanded to a list of files."""
-    paths, overlays = call["source"], call["overlays"]
-    listed_by = paths.manifest if isinstance(paths, Paths) else None
-    files = (Files if listed_by is None else ManifestFiles)(
+    paths = call["source"]
+    files = (ManifestFiles if isinstance(paths, Paths) else Files)(
         paths,
         call["storage"] or LocalStorage(),
         options_of(call),
         format=call["format"],
-        # Looking for an overlay costs a request for each shard.
-        overlays=overlays and (listed_by is None or listed_by.footer.has_overlays),
+        overlays=call["overlays"],
         hive=call["hive"],
         listed=listed,
     )

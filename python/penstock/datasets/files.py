@@ -48,6 +48,7 @@ from penstock.framing.index import blocks, kept_schema, opening, sidecar
 from penstock.framing.read.raw import RAW_SCHEMA
 from penstock.manifests.manifest import Paths
 from penstock.overlay.overlays import Overlays
+from penstock.overlay.places import OverlayFolder, places_of
 from penstock.storage.base import Source, Storage, file_beside
 from penstock.storage.descriptors import Recent
 from penstock.storage.local import LocalStorage
@@ -73,7 +74,7 @@ class Files(Unlisted):
         options: Options,
         *,
         format: str | None,
-        overlays: bool,
+        overlays: bool | OverlayFolder,
         hive: bool | str,
         listed: ShardList | None,
     ) -> None:
@@ -92,9 +93,15 @@ class Files(Unlisted):
         if isinstance(self.paths, tuple):  # what a manifest lists is not looked for
             storage.look_beside(paths)
             opening.begin_listed(paths[:AHEAD_FILES], storage, options.index)
+        self.overlay_folder = overlays if isinstance(overlays, OverlayFolder) else None
+        self.overlay_places = places_of(storage, self.overlay_folder)
+        """Where overlays are looked for. New ones are written to the last of these places."""
         self._overlays: Overlays | None = None
-        if overlays and not options.raw:
-            self._overlays = Overlays(paths, storage, options.limits) or None
+        # Looking for an overlay costs a request for each shard.
+        is_bare = isinstance(paths, Paths) and not paths.manifest.footer.has_overlays
+        places = self.overlay_places[1:] if is_bare else self.overlay_places
+        if overlays and places and not options.raw:
+            self._overlays = Overlays(paths, places, options.limits) or None
         self._forget_readers()
         self._has_warned = True  # no warning about empty files before a file with records was found
         is_given = options.schema is not None or options.raw
@@ -500,6 +507,12 @@ class Files(Unlisted):
     def overlays(self) -> Overlays | None:
         """The overlays of the files, if there are any and they are read."""
         return self._overlays
+
+    @property
+    def read_paths(self) -> Sequence[str]:
+        """The files, and the folder with their overlays that the caller named."""
+        folder = self.overlay_folder
+        return self.paths if folder is None else [*self.paths, folder.path]
 
     def is_added(self, column: str) -> bool:
         """Whether a field is not the files' own field of this name, but from an overlay or the names of folders."""

@@ -15,9 +15,11 @@ from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
+from penstock.errors import shown
 from penstock.limits import Limits, limits_from
 from penstock.manifests.manifest import Paths
 from penstock.manifests.names import storage_of
+from penstock.overlay.places import OverlayFolder, overlays_option
 from penstock.storage.local import LocalStorage
 from penstock.storage.paths import reading_index
 from penstock.storage.skipped import warning_about
@@ -46,7 +48,7 @@ def open(
     damage: Damage = "error",
     index: str | os.PathLike[str] = "auto",
     mmap: bool = False,
-    overlays: bool = True,
+    overlays: bool | str | os.PathLike[str] = True,
     hive: bool | None = None,
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
@@ -85,7 +87,9 @@ def open(
             of another storage, sidecars are stored only if this is a path.
         mmap: map local files into memory instead of reading them. This is faster for large records, but the process
             is killed if a file is truncated meanwhile.
-        overlays: include the fields of overlays as if they were in the files. raw=True never includes them.
+        overlays: include the fields of overlays as if they were in the files. A path is a folder with more overlays of
+            these files (`overlays=` of `add_fields`), which are applied after those next to the files. raw=True never
+            includes any.
         hive: whether the names of folders such as `year=2024` are columns, as Hive and Spark write them: int64 if all
             values are integers, else strings. Conditions on them skip whole files. None: only if `source` is a folder
             and all its files are in such folders of it. True also takes the folders above it.
@@ -106,7 +110,7 @@ def open(
     Opening reads a few kilobytes and a sample of the records of the first file.
 
     Raises:
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        FileNotFoundError: there is no such file, a shard of a numbered set is missing, or there is no folder `overlays`.
         ValueError: there are no files of the split; the message lists the splits.
         FormatError: the content is not in a known format, or is damaged; or the files of a folder have several formats.
         SchemaError: the records do not fit the schema, or have no common schema.
@@ -122,6 +126,7 @@ def open(
     _check_choices(choices)
     check_are_names(columns)
     index = reading_index(index)
+    added = overlays_option(overlays)
     if checksums == "index":
         _check_can_use_index(index, mmap)
     _check_together(schema, types, raw=raw, hive=bool(hive))
@@ -155,13 +160,15 @@ def open(
             **choices,
             "index": index,
             "mmap": mmap,
-            "overlays": overlays,
+            "overlays": added,
             "hive": _hive_of(source, paths, sets) if hive is None else hive,
             "limits": limits_from(limits),
             "storage": None if storage is None and isinstance(place, LocalStorage) else place,
             "format_options": options,
         }
         dataset = dataset_of(call, listed, skipped)
+    if isinstance(added, OverlayFolder) and not (added.may_be_missing or raw):
+        _warn_if_unused(dataset)
     if types:
         dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
@@ -174,19 +181,35 @@ def opened(
     source: Any,
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
+    *,
+    overlays: Any = None,
     **how: Any,
 ) -> Dataset:
     """Return a source of a verb as a dataset: open it with the options `how`, unless it is a Dataset.
 
     Raises:
-        TypeError: there are options of a storage for a Dataset, which is already open.
+        TypeError: there are options of a storage, or a folder of overlays, for a Dataset, which is already open.
     """
     if not isinstance(source, Dataset):
+        how["overlays"] = True if overlays is None else overlays
         return open(source, storage=storage, storage_options=storage_options, **how)
-    if storage is not None or storage_options:
-        name = "storage_options" if storage is None else "storage"
-        raise TypeError(f"give {name}= to penstock.open: the dataset is already open")
+    given = {"storage": storage, "storage_options": storage_options or None, "overlays": overlays}
+    for name, value in given.items():
+        if value is not None:
+            raise TypeError(f"give {name}= to penstock.open: the dataset is already open")
     return source
+
+
+def _warn_if_unused(dataset: Dataset) -> None:
+    """Warn if the folder of overlays has none of these files. It may have those of the same files under other paths."""
+    files = dataset.files
+    place = files.overlay_places[-1]
+    if files.overlays is None or not files.overlays.has_any_in(place):
+        message = (
+            f"{place.folder} has no overlays of these files; those of {shown(files.paths[0])} would be in "
+            f"{place.folder_of(files.paths[0])}"
+        )
+        warnings.warn(message, stacklevel=3)
 
 
 def _set_split(

@@ -25,10 +25,7 @@ small read. An overlay without fields has no blocks. A file gets its name only w
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import string
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -49,17 +46,15 @@ from penstock.errors import (
     ChecksumError,
     FormatError,
     SchemaError,
-    StorageError,
     TruncatedError,
-    shown,
 )
 from penstock.limits import Limits
 from penstock.overlay._block_cache import BlockCache
 from penstock.overlay.identity import Identity
+from penstock.overlay.places import Place, removal
 from penstock.overlay.view import Changes
 from penstock.storage.arrow_messages import walk_stream
-from penstock.storage.base import Sink, Source, Storage
-from penstock.storage.hidden import hidden
+from penstock.storage.base import Sink, Source
 from penstock.storage.pyarrow_files import next_batch, translated, writable
 
 MAGIC = b"PSFIELDS"
@@ -68,62 +63,17 @@ CHANGING_VERSION = 2
 """Of an overlay that drops or renames fields, which older readers must not ignore."""
 BLOCK_RECORDS = 1 << 16
 BLOCK_BYTES = 512 << 10
-FOLDER_SUFFIX = ".penstock-fields"
-SUFFIX = ".overlay"
 _TRAILER = struct.Struct("<8sIIQQQQ12s")
 _MOST_FACTS = 1 << 20
-_HINT = "penstock fields remove SOURCE NAME, or put back the file"
-
-
-def folder_of(shard: str) -> str:
-    """The folder of a shard's overlays."""
-    return hidden(shard, FOLDER_SUFFIX)
-
-
-def path_of(shard: str, name: str) -> str:
-    """The path of the overlay with this name. Bytes that are unsafe in a file name become %XX."""
-    if not name:
-        raise ValueError("an overlay needs a name")
-    data = name.encode("utf-8")
-    plain = frozenset(string.ascii_letters + string.digits + "-_. ")
-    safe = "".join(chr(byte) if chr(byte) in plain else f"%{byte:02X}" for byte in data)
-    if safe.startswith("."):
-        safe = f"%2E{safe[1:]}"
-    return os.path.join(folder_of(shard), safe + SUFFIX)
-
-
-def name_in(path: str) -> str:
-    """The name of the overlay at a path."""
-    from urllib.parse import unquote  # needed only for errors
-
-    return unquote(os.path.basename(path).removesuffix(SUFFIX))
 
 
 def find(
-    shard: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
+    shard: str, place: Place, limits: Limits, cache: BlockCache | None = None
 ) -> list[Overlay]:
-    """The overlays of a shard, in the order in which they were made. Raises FormatError if a file is not an overlay."""
-    found = [Overlay(path, storage, limits, cache) for path in paths_of(shard, storage)]
+    """The overlays of a shard in one place, in the order in which they were made. Raises FormatError if a file is not an
+    overlay."""
+    found = [Overlay(path, place, limits, cache) for path in place.paths_of(shard)]
     return sorted(found, key=lambda overlay: (overlay.sequence, overlay.name))
-
-
-def has_overlays(shards: Sequence[str], storage: Storage) -> bool:
-    """Whether any of the shards has an overlay, valid or not."""
-    return any(paths_of(shard, storage) for shard in shards)
-
-
-def paths_of(shard: str, storage: Storage) -> list[str]:
-    """The files of a shard's overlays, valid or not."""
-    try:
-        listed = storage.list(folder_of(shard))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except StorageError as error:
-        if error.errno == errno.EACCES:
-            return []  # whoever may read an object may not be allowed to list objects
-        error.file = shown(shard)
-        raise
-    return [path for path in listed if path.endswith(SUFFIX)]
 
 
 class OverlayWriter:
@@ -218,20 +168,24 @@ class Overlay:
     """An overlay whose table is already read and verified. The file is opened again when values are requested."""
 
     def __init__(
-        self, path: str, storage: Storage, limits: Limits, cache: BlockCache | None = None
+        self, path: str, place: Place, limits: Limits, cache: BlockCache | None = None
     ) -> None:
         self.path = path
-        self._storage = storage
+        self.place = place
         self._limits = limits
-        source = storage.source(path)
+        source = place.storage.source(path)
         try:
             self._read_facts(source)
         except FormatError as error:
-            raise error.at(file=path, hint=_HINT) from None
+            raise error.at(file=path, hint=self._hint) from None
         finally:
             source.close()
         self._key = f"{path}\0{self.digest}"
         self._cache = BlockCache() if cache is None else cache
+
+    @property
+    def _hint(self) -> str:
+        return f"{removal('SOURCE', 'NAME', self.place.folder)}, or put back the file"
 
     def _read_facts(self, source: Source) -> None:
         size = source.size
@@ -343,7 +297,7 @@ class Overlay:
         return batch
 
     def _opened(self) -> Source:
-        source = self._storage.source(self.path)
+        source = self.place.storage.source(self.path)
         if source.size != self.num_bytes or _trailer_of(source) != self._tail:
             source.close()
             raise ChangedError("the overlay was replaced while it was open", file=self.path)
@@ -360,13 +314,15 @@ class Overlay:
                 byte=start,
                 expected=f"checksum {stored:#010x}",
                 found=f"{found:#010x}",
-                hint=_HINT,
+                hint=self._hint,
             )
         try:
             with translated(self.path):
                 return self._parsed(data, block)
         except FormatError as error:
-            raise ChangedError(error.message, file=self.path, byte=start, hint=_HINT) from error
+            raise ChangedError(
+                error.message, file=self.path, byte=start, hint=self._hint
+            ) from error
 
     def _parsed(self, data: _core.Buffer, block: int) -> pa.RecordBatch:
         buffer = pa.py_buffer(data)

@@ -12,14 +12,15 @@ from penstock.contract.added import open_with_nulls
 from penstock.contract.format import Format, Options, Reader
 from penstock.contract.opening import open_shard
 from penstock.engine.pipeline import in_order
-from penstock.errors import SchemaError, StaleIndexError, command
+from penstock.errors import SchemaError, StaleIndexError
 from penstock.limits import Limits
 from penstock.overlay._block_cache import BlockCache
 from penstock.overlay.file import Overlay, find
 from penstock.overlay.identity import identity_of
+from penstock.overlay.places import Place, removal
 from penstock.overlay.reader import OverlaidReader
 from penstock.overlay.view import View
-from penstock.storage.base import Source, Storage
+from penstock.storage.base import Source
 from penstock.storage.pyarrow_files import translated
 
 
@@ -28,7 +29,7 @@ class Overlays:
 
     Args:
         paths: the shards.
-        storage: where they are.
+        places: where their overlays are. Those of a later place are applied after those of an earlier one.
         limits: the limits on the memory for a file.
         known: for some shards of a dataset that was opened before: the fields that overlays of any of its shards add. These
             shards have been compared with their overlays, and are not compared again.
@@ -37,18 +38,19 @@ class Overlays:
     def __init__(
         self,
         paths: Sequence[str],
-        storage: Storage,
+        places: Sequence[Place],
         limits: Limits,
         known: Mapping[str, pa.Field] | None = None,
     ) -> None:
         self._is_compared = known is not None
+        self._places = places
         cache = BlockCache()
         self._shards = list(
             in_order(
                 [lambda: iter(paths)],
-                lambda path: [find(path, storage, limits, cache)],
+                lambda path: [[one for at in places for one in find(path, at, limits, cache)]],
                 lambda found: 0,
-                storage.reads_at_once or 1,
+                max((at.storage.reads_at_once or 1 for at in places), default=1),
             )
         )
         self._views = [View(overlays) for overlays in self._shards]
@@ -70,12 +72,12 @@ class Overlays:
             if view.changes != self._views[0].changes:
                 fewer, more = sorted((0, shard), key=lambda n: len(self._views[n].changes))
                 overlay = [overlay for overlay in self._shards[more] if overlay.changes][-1]
+                remove = removal("SOURCE", overlay.name, overlay.place.folder)
                 raise SchemaError(
                     f"the overlay {overlay.name!r} drops or renames fields, but not in all files",
                     file=paths[more],
                     found=f"{paths[fewer]} without it",
-                    hint=f"penstock fields remove SOURCE {overlay.name}; if bake_fields was interrupted, call it "
-                    "again; or open(..., overlays=False)",
+                    hint=f"{remove}; if bake_fields was interrupted, call it again; or open(..., overlays=False)",
                 )
 
     def _owner(self, shard: int, name: str) -> tuple[Overlay, str] | None:
@@ -97,7 +99,7 @@ class Overlays:
                 field=field.name,
                 expected=known.type,
                 found=field.type,
-                hint=_without(path, overlay.name),
+                hint=_without(path, overlay),
             )
         if field.nullable:
             self.fields[field.name] = known.with_nullable(True)
@@ -118,10 +120,11 @@ class Overlays:
         return list(dict.fromkeys([*own, *(n for n in self.fields if not self.is_from(but, n))]))
 
     def is_from(self, overlay: str | None, name: str) -> bool:
-        """Whether the values of a visible field come from the overlay with this name, in each shard where they come
-        from an overlay."""
+        """Whether the values of a visible field come from the overlay with this name in the last place, in each shard
+        where they come from an overlay."""
         owners = [self._owner(shard, name) for shard in range(len(self._views))]
-        return {one[0].name for one in owners if one is not None} == {overlay}
+        found = {(one[0].name, one[0].place) for one in owners if one is not None}
+        return found == {(overlay, self._places[-1])}
 
     def changed(self, names: Sequence[str]) -> dict[str, str | None]:
         """The visible name of each dropped or renamed field of the files, by its own name; None if not visible."""
@@ -253,13 +256,17 @@ class Overlays:
                     f"{made_for.digest}",
                     found=f"{identity.num_records} records in {identity.num_bytes} bytes, "
                     f"{identity.digest}",
-                    hint=_without(source.path, overlay.name),
+                    hint=_without(source.path, overlay),
                 )
         return None
+
+    def has_any_in(self, place: Place) -> bool:
+        """Whether any of the shards has an overlay in this place."""
+        return any(overlay.place == place for found in self._shards for overlay in found)
 
     def __bool__(self) -> bool:
         return any(self._shards)
 
 
-def _without(path: str, name: str) -> str:
-    return f"{command('penstock', 'fields', 'remove', path, name)}, or open(..., overlays=False)"
+def _without(path: str, overlay: Overlay) -> str:
+    return f"{removal(path, overlay.name, overlay.place.folder)}, or open(..., overlays=False)"

@@ -9,6 +9,7 @@ import zlib
 from typing import NamedTuple
 
 from penstock.errors import command
+from penstock.storage.urls import is_url
 
 LOOK_BYTES = 4096
 _ZIP = b"PK\x03\x04"
@@ -64,7 +65,10 @@ def own_file(path: str) -> Look | None:
     if name.endswith(".overlay") and within.endswith(".penstock-fields"):
         data = within.removeprefix(".").removesuffix(".penstock-fields")
         what = f"the fields {name.removesuffix('.overlay')!r}, which belong to the data file {data}"
-        return Look(what, f"open {os.path.join(base, data)}, which shows these fields, too")
+        beside = os.path.join(base, data)
+        if is_url(path) or os.path.lexists(beside):
+            return Look(what, f"open {beside}, which shows these fields, too")
+        return Look(what, f"open {data} with overlays=, which shows these fields, too")
     if name.startswith(".penstock-") and name.endswith(".json"):
         return Look(
             "the journal of an unfinished job of penstock",

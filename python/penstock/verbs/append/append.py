@@ -21,7 +21,7 @@ from penstock.errors import UnsupportedError
 from penstock.framing.format import FramedFormat
 from penstock.framing.index import kept_schema
 from penstock.framing.index.kept_schema import of_written
-from penstock.overlay.file import has_overlays
+from penstock.overlay.places import Place, has_overlays
 from penstock.storage.base import Storage
 from penstock.storage.folder import state_of
 from penstock.storage.local import LocalStorage
@@ -157,7 +157,7 @@ def append(
 
 
 def _refuse_overlays(path: str, storage: Storage) -> None:
-    if has_overlays([path], storage):
+    if has_overlays([path], Place(storage)):
         raise UnsupportedError(
             "this file has overlays, which have no values for new records",
             file=path,

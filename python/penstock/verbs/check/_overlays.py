@@ -6,15 +6,16 @@ import os
 from collections.abc import Sequence
 
 from penstock.errors import UnsupportedError, command, shown
-from penstock.overlay.file import name_in, paths_of
+from penstock.overlay.places import Place, name_in
 from penstock.storage.base import Storage
 
 
 def refuse_overlays(paths: Sequence[str], storage: Storage) -> None:
     """Raise UnsupportedError if fields are stored next to a file, because its repair would not have them."""
-    storage.look_beside(paths)
+    place = Place(storage)
+    place.look(paths)
     for path in paths:
-        kept_at = paths_of(path, storage)
+        kept_at = place.paths_of(path)
         if kept_at:
             new = f"whole-{os.path.basename(path)}"
             again = command("penstock", "convert", shown(path), new, "--damage", "skip")
@@ -28,6 +29,7 @@ def refuse_overlays(paths: Sequence[str], storage: Storage) -> None:
 
 def remove_overlays(path: str, storage: Storage) -> None:
     """Remove the overlays of a file that was replaced."""
-    for kept_at in paths_of(path, storage):
+    place = Place(storage)
+    for kept_at in place.paths_of(path):
         storage.remove(kept_at)
-        storage.remove_empty_folder(os.path.dirname(kept_at))
+        place.remove_if_empty(path)

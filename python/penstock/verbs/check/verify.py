@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -30,8 +31,8 @@ from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits, limits_from, raise_limit
 from penstock.manifests.names import expand, storage_of
-from penstock.overlay.file import has_overlays
 from penstock.overlay.overlays import Overlays
+from penstock.overlay.places import Place, folder_option, places_of
 from penstock.storage.base import Source, Storage
 from penstock.storage.paths import reading_index
 from penstock.verbs.check._pictures import Pictures, pictures_in
@@ -51,6 +52,7 @@ def verify(
     payloads: bool = True,
     decode: bool = False,
     index: str = "auto",
+    overlays: str | os.PathLike[str] | None = None,
     limits: Limits | dict[str, int] | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -76,6 +78,8 @@ def verify(
             and of columns of bytes whose first values are pictures.
         index: "auto" uses a valid sidecar to find which records are damaged; "never" uses no sidecar; a
             path is the folder with the sidecars. `verify` never writes a sidecar.
+        overlays: a folder whose overlays of these files are checked, too, as for `add_fields`. Those next to the files
+            always are.
         limits: as for `open`.
         threads: the number of threads that read; None for all cores.
         progress: called with the records done, the bytes done, and the total bytes.
@@ -115,6 +119,7 @@ def verify(
     examine = partial(
         _tasks,
         storage=place,
+        places=places_of(place, folder_option(overlays)),
         format=format,
         options=options,
         payloads=payloads,
@@ -140,6 +145,7 @@ def _tasks(
     path: str,
     *,
     storage: Storage,
+    places: Sequence[Place],
     format: str | None,
     options: Options,
     payloads: bool,
@@ -152,7 +158,7 @@ def _tasks(
             if is_empty_file(source, kind):
                 yield partial(_just, Tally(0, (empty_file(kind, path),), 0))
                 return
-            for finding in overlay_findings(kind, source, options, storage):
+            for finding in overlay_findings(kind, source, options, places):
                 yield partial(_just, Tally(0, (finding,), 0))
             yield from _block_tasks(source, options, storage)
             if isinstance(kind, FramedFormat) and kind.finds_next:
@@ -292,14 +298,14 @@ def _cut(source: Source, index: Index, kept: int) -> Finding:
 
 
 def overlay_findings(
-    kind: Format, source: Source, options: Options, storage: Storage
+    kind: Format, source: Source, options: Options, places: Sequence[Place]
 ) -> list[Finding]:
     """Return findings for overlays that are damaged or were made for another state of the file."""
     path = source.path
-    if not has_overlays([path], storage):
+    if not any(place.paths_of(path) for place in places):
         return []
     try:
-        overlays = Overlays([path], storage, options.limits)
+        overlays = Overlays([path], places, options.limits)
     except FormatError as error:
         return [Finding("overlay", path, None, 0, source.size, str(error), 0)]
     found: list[Finding] = []

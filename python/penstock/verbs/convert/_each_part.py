@@ -119,7 +119,7 @@ def _there(writing: Writing) -> Writing:
 
 
 def _paths(jobs: Sequence[PartJob], reading: Reading) -> list[str]:
-    return [*reading.dataset.paths, *(job.path for job in jobs)]
+    return [*reading.dataset.files.read_paths, *(job.path for job in jobs)]
 
 
 def _count(job: PartJob, reading: Reading, meter: Meter, text: TextColumns | None) -> None:

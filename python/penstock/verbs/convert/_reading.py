@@ -25,7 +25,7 @@ from penstock.datasets.tasks import ReadTask
 from penstock.engine.cluster import Machines
 from penstock.errors import FormatError, PenstockError, SchemaError, UnsupportedError
 from penstock.framing.index import kept_schema
-from penstock.overlay.file import has_overlays
+from penstock.overlay.places import has_overlays
 from penstock.storage.base import Storage
 from penstock.tuned import LARGE_RECORD_BYTES
 from penstock.verbs.convert._pictures import Pictures, pictures_of
@@ -57,7 +57,8 @@ def opened(
         return open_dataset(source, **where)  # this format has columns, but no raw records
     # Raw records do not include the fields of overlays.
     same = all(raw.files.format_name(shard) == kind.info.name for shard in range(len(raw.paths)))
-    if payload == "raw" or (same and not has_overlays(raw.paths, raw.files.storage)):
+    beside = raw.files.overlay_places[0]
+    if payload == "raw" or (same and not has_overlays(raw.paths, beside)):
         return raw
     return open_dataset(source, **where)
 

@@ -79,7 +79,11 @@ def _fulfilling(
         parts = [_numbers(dataset.scan(columns=asked.columns, threads=threads), asked)]
     else:
         parts = all_of(
-            on.run(partial(_numbers_of, asked), dataset.whole_tasks(_TASK_BYTES), dataset.paths)
+            on.run(
+                partial(_numbers_of, asked),
+                dataset.whole_tasks(_TASK_BYTES),
+                dataset.files.read_paths,
+            )
         )
     found: list[np.ndarray] = [np.zeros(0, np.int64)]
     done = 0

@@ -38,7 +38,7 @@ def compared_on(on: Any, sides: tuple[Side, Side], threads: int | None) -> Gener
     """Compare the records on a cluster, and yield the differences in the order of the records."""
     tasks = list(_tasks(sides))
     function = partial(_compare, (sides[0].values, sides[1].values), threads)
-    places = [(side.read.files.storage, side.read.paths) for side in sides]
+    places = [(side.read.files.storage, side.read.files.read_paths) for side in sides]
     names = [" or ".join(read[0].paths[0] for read in task.reads if read) for task in tasks]
     yield from _ordered(run_on(on, function, tasks, *places), names)
 
@@ -53,7 +53,7 @@ def types_on(
     """The types of fields in the payloads of a side, as they are found on a cluster, in order."""
     tasks = side.read.tasks(TASK_BYTES)
     function = partial(_types, side.values, names, known, threads)
-    found = run_on(on, function, tasks, (side.read.files.storage, side.read.paths))
+    found = run_on(on, function, tasks, (side.read.files.storage, side.read.files.read_paths))
     for batches in _ordered(found, [task.paths[0] for task in tasks]):
         yield from batches
 

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
-from penstock.datasets.open import opened
 from penstock.limits import limits_from
-from penstock.overlay.file import find, folder_of
-from penstock.storage.base import Storage
-from penstock.storage.local import LocalStorage
-from penstock.verbs.fields._edit import Edit
+from penstock.overlay.file import find
+from penstock.overlay.places import Place
+from penstock.verbs.fields._edit import Edit, facts_of_baking
 from penstock.verbs.fields._new_fields import Baked
-from penstock.verbs.fields.overlays import identify, overlays, remove_overlay
+from penstock.verbs.fields.overlays import identify, overlays_in, remove_from
 from penstock.verbs.fields.rewrite_journal import Journal
 
 
-def bare(
-    source: Any, storage: Storage | None, storage_options: Mapping[str, Any] | None
-) -> Dataset:
-    """Return the dataset without its overlays."""
-    found = opened(source, storage, storage_options, overlays=False)
-    if isinstance(source, Dataset):
-        return found.whole("bake_fields").reopened(columns=None, overlays=False)
-    return found
-
-
-def left_to_bake(paths: tuple[str, ...], journal: Journal) -> list[int]:
+def left_to_bake(paths: tuple[str, ...], places: Sequence[Place], journal: Journal) -> list[int]:
     """Return the shards that a killed bake has not written, after removing the overlays of written shards."""
     written = journal.written()
     for shard in written:
-        _remove_baked(paths[shard])
-        LocalStorage().remove_empty_folder(
-            folder_of(paths[shard])
-        )  # a killed run may have left an empty folder
-    if written and overlays([paths[shard] for shard in written]):
+        _remove_baked(paths[shard], places)
+    if written and overlays_in(places, [paths[shard] for shard in written]):
         journal.forget()  # newer overlays exist for written shards, so all shards are to be baked
         written = []
     return [shard for shard in range(len(paths)) if shard not in written]
@@ -57,7 +41,8 @@ def baking(shown: Dataset, shards: Sequence[int]) -> Edit:
     drop = tuple(old for old, now in changed.items() if now is None or now in new)
     rename = tuple((old, now) for old, now in changed.items() if now and now not in new)
     added = Baked(shown, new, shards) if new else None
-    return Edit(new=added, drop=drop, rename=rename, replace=True, is_baking=True)
+    job = facts_of_baking(shown.files.overlay_folder)
+    return Edit(new=added, drop=drop, rename=rename, replace=True, baking=job)
 
 
 def _to_bake(new: list[str], changed: Mapping[str, str | None]) -> list[str]:
@@ -67,15 +52,18 @@ def _to_bake(new: list[str], changed: Mapping[str, str | None]) -> list[str]:
     return _to_bake([*new, *taken], changed) if taken else new
 
 
-def remove_overlays(path: str) -> None:
+def remove_overlays(path: str, places: Sequence[Place]) -> None:
     """Remove the overlays of a file."""
-    for overlay in overlays(path):
-        remove_overlay(path, overlay.name)
+    for place in places:
+        for overlay in find(path, place, limits_from(None)):
+            remove_from(place, [path], overlay.name)
 
 
-def _remove_baked(path: str) -> None:
+def _remove_baked(path: str, places: Sequence[Place]) -> None:
     """Remove the overlays that were made for a file before it was replaced."""
     state = identify(open_dataset(path, overlays=False), 0)
-    for overlay in find(path, LocalStorage(), limits_from(None)):
-        if not state.fits(overlay.identity):
-            remove_overlay(path, overlay.name)
+    for place in places:
+        for overlay in find(path, place, limits_from(None)):
+            if not state.fits(overlay.identity):
+                remove_from(place, [path], overlay.name)
+        place.remove_if_empty(path)  # a killed run may have left an empty folder

@@ -12,6 +12,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.engine.cluster import Machines
 from penstock.errors import SchemaError, UnsupportedError
 from penstock.overlay.overlays import Overlays
+from penstock.overlay.places import removal
 from penstock.overlay.view import Changes
 from penstock.verbs.fields._job import check_changes
 from penstock.verbs.fields._on_machines import check_on, computed_on
@@ -33,19 +34,19 @@ def name_of_added(dataset: Dataset, names: list[str]) -> str:
 
 
 def _free_name(dataset: Dataset, plain: str) -> str:
+    # Names differ over all places, so that a list of them is plain.
     taken = {overlay.name for overlay in overlays(dataset)}
     numbered = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
     return next(name for name in (plain, *numbered) if name not in taken)
 
 
 def _overlays_of(dataset: Dataset) -> Overlays:
-    return Overlays(dataset.paths, dataset.files.storage, dataset.options.limits)
+    return Overlays(dataset.paths, dataset.files.overlay_places, dataset.options.limits)
 
 
 def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
     """Raise SchemaError if the records or another overlay already have one of the fields."""
-    plain = dataset.reopened(columns=None, overlays=False, schema=None, raw=False)
-    known = _overlays_of(dataset).names(plain.schema.names, but=overlay)
+    known = _overlays_of(dataset).names(_own_names(dataset), but=overlay)
     for field in names:
         if field in known:
             raise SchemaError(
@@ -56,6 +57,15 @@ def refuse_known(dataset: Dataset, names: list[str], overlay: str) -> None:
             )
 
 
+def _own_names(dataset: Dataset) -> list[str]:
+    """Return the names of the fields in the files."""
+    options = dataset.options
+    is_plain = options.schema is None and not options.raw and dataset.files.overlays is None
+    if is_plain and dataset.columns is None:
+        return dataset.schema.names
+    return dataset.reopened(columns=None, overlays=False, schema=None, raw=False).schema.names
+
+
 def replace_beside(
     dataset: Dataset, new: NewFields, threads: int | None, on: Machines | None = None
 ) -> Summary:
@@ -64,13 +74,14 @@ def replace_beside(
     if made and made[-1].num_shards > len(made[-1].shards):
         again = sorted({*made[-1].fields.names} & {*new.reads})
         if again:
+            remove = removal("SOURCE", made[-1].name, made[-1].folder)
             # A call that was interrupted would compute some of the values a second time.
             raise UnsupportedError(
                 f"the new values are computed from fields of the overlay {made[-1].name!r}, which "
                 f"{len(made[-1].shards)} of {made[-1].num_shards} files have",
                 file=made[-1].shards[0],
-                hint=f"if a call was interrupted, penstock fields remove SOURCE {made[-1].name}, then call again; "
-                "otherwise change the files with it and those without it in separate calls",
+                hint=f"if a call was interrupted, {remove}, then call again; otherwise change the files "
+                "with it and those without it in separate calls",
             )
     name = _free_name(dataset, "+".join(new.schema.names)[:_NAME_LENGTH])
     return keep_beside(dataset, new, name, False, threads, on)

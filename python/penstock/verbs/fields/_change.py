@@ -13,7 +13,8 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
 from penstock.engine.cluster import Machines
 from penstock.engine.pipeline import checked_threads
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, command
+from penstock.overlay.places import folder_option
 from penstock.storage.base import Storage
 from penstock.storage.paths import index_option
 from penstock.storage.places import storage_of
@@ -46,10 +47,15 @@ def opened_whole(
     source: Any,
     storage: Storage | None,
     storage_options: Mapping[str, Any] | None,
+    overlays: Path | None,
     checksums: Any = "all",
+    *,
+    is_beside: bool = False,
 ) -> Dataset:
-    """Return the source as a dataset that is not a view of some of the records."""
-    found = opened(source, storage, storage_options, checksums=checksums)
+    """Return the source as a dataset that is not a view of some of the records. `is_beside`: an overlay is to be
+    written, for which the folder `overlays` is made if it is missing."""
+    folder = folder_option(overlays, may_be_missing=is_beside)
+    found = opened(source, storage, storage_options, overlays=folder, checksums=checksums)
     return found.whole("changing fields") if isinstance(source, Dataset) else found
 
 
@@ -57,7 +63,7 @@ def with_overlays(dataset: Dataset) -> Dataset:
     """Return the dataset with its overlays and all columns, as a further overlay changes it."""
     if dataset.columns is None and dataset.files.overlays is not None:
         return dataset
-    return dataset.reopened(columns=None, overlays=True)
+    return dataset.reopened(columns=None, overlays=dataset.files.overlay_folder or True)
 
 
 def refuse_in_place(dataset: Dataset) -> None:
@@ -97,11 +103,14 @@ def rewritten(
         raise ValueError("pass either into= or in_place=True")
     if in_place:
         refuse_in_place(dataset)
-    if dataset.files.overlays is not None and not edit.is_baking:
+    if dataset.files.overlays is not None and edit.baking is None:
+        folder = dataset.files.overlay_folder
+        where = () if folder is None else ("--overlays", folder.path)
+        bake = command("penstock", "fields", "bake", "--in-place", "SOURCE", *where)
         raise UnsupportedError(
             "these files have overlays, which would be lost",
             file=dataset.paths[0],
-            hint="run penstock fields bake --in-place SOURCE first, or leave out into= and in_place= to keep "
+            hint=f"run {bake} first, or leave out into= and in_place= to keep "
             "the change next to the files too; open(..., overlays=False) drops them",
         )
     paths = tuple(dataset.paths)

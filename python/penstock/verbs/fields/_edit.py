@@ -11,11 +11,15 @@ import pyarrow as pa
 from penstock.columns.batches import empty_batch
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
+from penstock.overlay.places import OverlayFolder
 from penstock.verbs.fields._values import NewFields
 
 REPLACE_HINT = "replace=True replaces the old values with the new values"
 
-BAKING = ["bake", (), (), True]
+
+def facts_of_baking(folder: OverlayFolder | None) -> Any:
+    """Return what identifies a job that bakes overlays. The overlays cannot, because they are removed meanwhile."""
+    return ["bake", (), (), True, *([] if folder is None else [folder.path])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +29,12 @@ class Edit:
     rename: tuple[tuple[str, str], ...] = ()
     replace: bool = False
     """Whether new fields replace old fields of the same name."""
-    is_baking: bool = False
-    """Whether the changes are those of overlays."""
+    baking: Any = None
+    """If the changes are those of overlays: what identifies this job, as `facts_of_baking` returns it."""
 
     def facts(self) -> Any:
-        if self.is_baking:
-            return (
-                BAKING  # overlays are removed while they are baked, so they cannot identify the job
-            )
+        if self.baking is not None:
+            return self.baking
         new = None if self.new is None else self.new.facts()
         return [new, self.drop, self.rename, self.replace]
 

@@ -90,7 +90,7 @@ def check_on(on: Machines, new: NewFields, old: Dataset, shards: Sequence[int]) 
     if len(shards) < 2 or not new.checked:
         return
     tasks = [(alone(old, place), new.of_shard(shard), shard) for place, shard in enumerate(shards)]
-    all_of(on.run(partial(_check, new), tasks, old.paths))
+    all_of(on.run(partial(_check, new), tasks, old.files.read_paths))
 
 
 def computed_on(
@@ -100,7 +100,7 @@ def computed_on(
     paths = range(len(dataset.paths))
     tasks = [(alone(dataset, shard), new.of_shard(shard), shard) for shard in paths]
     failed: Exception | None = None
-    with closing(on.run(partial(_compute, new), tasks, dataset.paths)) as found:
+    with closing(on.run(partial(_compute, new), tasks, dataset.files.read_paths)) as found:
         for shard, result in found:
             if not isinstance(result, Failed):
                 yield shard, result

@@ -26,11 +26,12 @@ from penstock.framing.format import FramedFormat
 from penstock.framing.index import ahead, kept_schema, sidecar
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits
+from penstock.overlay.places import OverlayFolder
 from penstock.storage.local import LocalStorage
 from penstock.storage.local_append import Tail
 from penstock.storage.local_sink import Calls, close_as, sync_path
 from penstock.verbs.check import textindex
-from penstock.verbs.fields._edit import BAKING, EditPart
+from penstock.verbs.fields._edit import EditPart, facts_of_baking
 from penstock.verbs.fields._job import Job, check
 from penstock.verbs.fields._on_machines import check_on, write_on
 from penstock.verbs.fields._splicing import Output
@@ -109,9 +110,9 @@ def write_missing(job: Job, work: Work, todo: list[int]) -> None:
         work.decode_and_write(old, part)
 
 
-def journal_of_baking(paths: tuple[str, ...]) -> Journal:
+def journal_of_baking(paths: tuple[str, ...], folder: OverlayFolder | None) -> Journal:
     """Return the journal of baking overlays into these files. The files may be unreadable."""
-    return Journal(paths, paths, BAKING, in_place=True)
+    return Journal(paths, paths, facts_of_baking(folder), in_place=True)
 
 
 class _Here(Work):

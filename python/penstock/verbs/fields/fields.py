@@ -52,6 +52,7 @@ def add_fields(
     columns: Sequence[str] | None = None,
     name: str | None = None,
     replace: bool = False,
+    overlays: Path | None = None,
     overwrite: bool = False,
     verify: bool = False,
     checksums: str = "all",
@@ -95,6 +96,9 @@ def add_fields(
         missing: what happens to a record whose key is not in the table: "error" raises an error, "null" adds no fields.
         reads: the fields that are passed to a function. No other field is decoded.
         columns: the columns of a table to use, besides `by`; None for all.
+        overlays: a folder for the overlay, such as `my-overlays/`, for files next to which the caller may not write; it is
+            made if it is missing. Pass the same folder to `open` and to every other verb of these files. None stores
+            the overlay next to the files.
         name: the overlay's name, for `remove_overlay`; None joins the names of its fields by "+".
         replace: a new field may replace an old field of the same name. The old bytes are removed, even from records
             without a new value. Without `replace` an existing field is an error: a field in the schema for an
@@ -120,6 +124,7 @@ def add_fields(
         SchemaError: a field exists and `replace` is False, or values do not fit the format or the records.
         ChecksumError: an old record is damaged.
         FileExistsError: a target exists and `overwrite` is False.
+        PermissionError: nothing can be written next to the files.
         OSError: the disk has no room. Nothing was written.
 
     Example:
@@ -141,7 +146,10 @@ def add_fields(
     """
     if missing == "keep":
         raise ValueError('missing="keep" is for replace_fields: added fields have no old values')
-    dataset = opened_whole(source, storage, storage_options, checksums=checksums)
+    is_beside = into is None and not in_place
+    dataset = opened_whole(
+        source, storage, storage_options, overlays, checksums, is_beside=is_beside
+    )
     unchanged = left_of_job(dataset) if in_place else None
     new = new_fields(
         dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
@@ -158,7 +166,7 @@ def add_fields(
         target_storage_options,
         machines,
     )
-    if into is not None or in_place:
+    if not is_beside:
         made = rewritten(dataset, Edit(new=new, replace=replace), into, in_place, how)
         return noted(made, notes)
     called = name or name_of_added(dataset, new.schema.names)
@@ -173,6 +181,7 @@ def drop_fields(
     *,
     into: Path | None = None,
     in_place: bool = False,
+    overlays: Path | None = None,
     overwrite: bool = False,
     verify: bool = False,
     index: bool | str = True,
@@ -207,8 +216,9 @@ def drop_fields(
     listed = (names,) if isinstance(names, str) else tuple(names)
     if not listed:
         raise ValueError("no field names to drop")
-    dataset = opened_whole(source, storage, storage_options)
-    if into is None and not in_place:
+    is_beside = into is None and not in_place
+    dataset = opened_whole(source, storage, storage_options, overlays, is_beside=is_beside)
+    if is_beside:
         return change_beside(with_overlays(dataset), Changes(drop=listed))
     machines = None if on is None else machines_of(on)
     how = How(
@@ -230,6 +240,7 @@ def rename_fields(
     *,
     into: Path | None = None,
     in_place: bool = False,
+    overlays: Path | None = None,
     overwrite: bool = False,
     verify: bool = False,
     index: bool | str = True,
@@ -261,12 +272,13 @@ def rename_fields(
         >>> ps.open("two.tfrecord").schema.names
         ['number']
     """
-    dataset = opened_whole(source, storage, storage_options)
+    is_beside = into is None and not in_place
+    dataset = opened_whole(source, storage, storage_options, overlays, is_beside=is_beside)
     if not names:
         raise ValueError("no fields to rename")
     if len(set(names.values())) < len(names):
         raise SchemaError("two fields would have the same name")
-    if into is None and not in_place:
+    if is_beside:
         return change_beside(with_overlays(dataset), Changes(rename=dict(names)))
     edit = Edit(rename=tuple(names.items()))
     machines = None if on is None else machines_of(on)
@@ -295,6 +307,7 @@ def replace_fields(
     reads: Sequence[str] = (),
     columns: Sequence[str] | None = None,
     where: Where | None = None,
+    overlays: Path | None = None,
     overwrite: bool = False,
     verify: bool = False,
     index: bool | str = True,
@@ -334,7 +347,7 @@ def replace_fields(
     """
     machines = None if on is None else machines_of(on)
     is_beside = into is None and not in_place
-    dataset = opened_whole(source, storage, storage_options)
+    dataset = opened_whole(source, storage, storage_options, overlays, is_beside=is_beside)
     if is_beside:
         dataset = with_overlays(dataset)
     unchanged = old = left_of_job(dataset) if in_place else None

@@ -197,7 +197,7 @@ def _look_on(
         for region in seen.damage:
             ds.add_skipped(region)
 
-    each_done(run_on(on, look, tasks, (ds.files.storage, ds.paths)), names, done)
+    each_done(run_on(on, look, tasks, (ds.files.storage, ds.files.read_paths)), names, done)
 
 
 def _look_at_task(

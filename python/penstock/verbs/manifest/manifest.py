@@ -210,7 +210,8 @@ def _opened(
                 "a manifest lists whole shards, and this dataset has only some of their columns",
                 hint="open the data without columns= and raw=True",
             )
-        return source
+        # Who opens the manifest does not have the caller's folder of overlays.
+        return source if source.files.overlay_folder is None else source.reopened(overlays=True)
     if old is not None and _is_name(source) and os.fspath(source) == old.path:
         place = storage_of(source, storage, options)
         for batch in old.groups():
