@@ -14,8 +14,12 @@ import sys, warnings
 sys.modules["tensorflow"] = None  # it is not to be had
 import numpy as np
 import penstock.tf as tf
+from penstock.tf import from_keras
 assert "keras" not in sys.modules
-import keras
+keras = tf.keras
+assert keras is sys.modules["keras"] and tf.optimizers is keras.optimizers
+assert all(hasattr(tf, name) for name in from_keras.NAMES)
+assert tf.compat.v2.keras is tf.compat.v1.keras is keras
 
 rng = np.random.default_rng(0)
 x = rng.random((64, 3)).astype("float32")

@@ -7,9 +7,7 @@ import importlib.util
 import inspect
 import json
 import operator
-import re
 import sqlite3
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,7 +58,6 @@ def test_names_of_tensorflow_1_mean_what_they_meant(tmp_path: Any) -> None:
         "tf.compat.v1.image.ssim_multiscale",
         "tf.compat.v1.disable_v2_behavior",
         "tf.config.get_soft_device_placement",
-        "tf.losses",
         "tf.debugging.assert_shapes",
         "tf.math.lgamma",
         "tf.ragged.cross",
@@ -207,13 +204,6 @@ def _written(path: str) -> None:
     ps.write({"record": [b"one", b"two"]}, path, payload="raw", overwrite=True)
 
 
-def _folder_of_images(path: str) -> Any:
-    folder = Path(path).parent / "images" / "cat"
-    folder.mkdir(parents=True)
-    (folder / "1.jpg").write_bytes(tf.io.encode_jpeg(tf.zeros([8, 8, 3], tf.uint8)).numpy())
-    return ps.open(folder.parent)[0]
-
-
 def _sql() -> Any:
     rows = sqlite3.connect(":memory:").execute("select 7")
     return next(iter(tf.data.Dataset.from_generator(lambda: (r[0] for r in rows), tf.int32, [])))
@@ -251,10 +241,6 @@ WAYS: dict[str, Any] = {
         tf.train.Example().SerializeToString()
     ),
     "tf.io.matching_files": tf.io.matching_files,
-    NEAREST["tf.keras"]: lambda p: (
-        _folder_of_images(p),
-        importlib.util.find_spec("keras") or pytest.skip("there is no Keras"),
-    ),
     "numpy.linalg, which takes tensors of penstock.tf": lambda p: np.linalg.qr(tf.ones([2, 2])),
     "numpy.fft, which takes tensors of penstock.tf": lambda p: np.fft.fft(tf.ones([4])),
     "a dict, in a function given to Dataset.map": lambda p: _by_function(
@@ -270,11 +256,6 @@ WAYS: dict[str, Any] = {
     "the indices and values of a sparse tensor, which are arrays": lambda p: np.asarray(
         tf.sparse.from_dense([1]).values
     ),
-    **{
-        way: lambda p: importlib.util.find_spec("keras") or pytest.skip("there is no Keras")
-        for way in NEAREST.values()
-        if "write keras." in way
-    },
     "the methods of bytes in a function given to Dataset.map: value.numpy()": lambda p: (
         _by_function(lambda x: x.numpy().title())
     ),
@@ -297,28 +278,6 @@ def test_a_function_of_numpy_that_an_error_names_exists(symbol: str) -> None:
     way = nearest(symbol)
     if way.startswith("numpy.") and not way.startswith("numpy.linalg"):
         assert callable(getattr(np, way.split(",")[0].removeprefix("numpy.")))
-
-
-def test_keras_says_which_line_to_change() -> None:
-    with pytest.raises(AttributeError, match=r"import keras, and write keras instead of tf\.keras"):
-        tf.keras.layers.Dense(1)
-
-
-@pytest.mark.parametrize(
-    ("symbol", "named"),
-    [
-        ("losses", "keras.losses instead of tf.losses"),
-        ("metrics", "keras.metrics instead of tf.metrics"),
-        ("optimizers", "keras.optimizers instead of tf.optimizers"),
-        ("initializers", "keras.initializers instead of tf.initializers"),
-        ("ones_initializer", "keras.initializers.Ones instead of tf.ones_initializer"),
-    ],
-)
-def test_names_that_tensorflow_shares_with_keras_are_named_in_keras(
-    symbol: str, named: str
-) -> None:
-    with pytest.raises(AttributeError, match=re.escape(f"import keras, and write {named}")):
-        getattr(tf, symbol)
 
 
 def test_a_program_of_sessions_hears_that_there_are_none() -> None:

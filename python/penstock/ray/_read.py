@@ -157,17 +157,10 @@ class _Source(Datasource):
         block_bytes = context.target_max_block_size or _BLOCK_BYTES
         made: list[ReadTask] = []
         for tasks in _groups(self._tasks, parallelism):
-            counts = [task.num_records for task in tasks if task.num_records is not None]
-            metadata = BlockMetadata(
-                num_rows=sum(counts) if len(counts) == len(tasks) else None,
-                size_bytes=sum(task.num_bytes for task in tasks),
-                exec_stats=None,
-                input_files=None,
-            )
             reading = _Reading(tasks, columns, schema, per_task_row_limit, block_bytes)
             # One schema says that of all.
             told = None if made else schema
-            made.append(ReadTask(reading, metadata, told, per_task_row_limit))
+            made.append(ReadTask(reading, _metadata(tasks), told, per_task_row_limit))
         return made
 
 
@@ -210,6 +203,16 @@ class _Reading:
                     return
         if waiting:
             yield ray_table(waiting, self._schema)
+
+
+def _metadata(tasks: Sequence[OwnTask]) -> BlockMetadata:
+    counts = [task.num_records for task in tasks if task.num_records is not None]
+    return BlockMetadata(
+        num_rows=sum(counts) if len(counts) == len(tasks) else None,
+        size_bytes=sum(task.num_bytes for task in tasks),
+        exec_stats=None,
+        input_files=None,
+    )
 
 
 def unpickled(data: bytes) -> Any:

@@ -132,12 +132,13 @@ def folders_of_images(folder: str, paths: Sequence[str]) -> tuple[list[str], lis
 def holds_images(names: Sequence[str]) -> bool:
     """Whether files with these names, relative to their folder, form a folder of images; see `folder.holds_images`."""
     files = [name for name in names if "/" not in name]
-    tables = [name for name in files if is_table_name(name)]
-    if any(not (_is_beside(name) or is_image_name(name) or is_table_name(name)) for name in files):
+    images, tables = ([*filter(kind, files)] for kind in (is_image_name, is_table_name))
+    if any(not _is_beside(name) for name in set(files) - {*images, *tables}):
         return False
-    if any(map(is_image_name, files)):
-        return True
-    folders = _by_folder(names)
+    return bool(images) or _folders_hold_images(_by_folder(names), tables)
+
+
+def _folders_hold_images(folders: dict[str, list[str]], tables: list[str]) -> bool:
     if tables:
         return are_labels(tables, map(_first_file, folders.values()))
     direct = ([name for name in inside if "/" not in name] for inside in folders.values())

@@ -144,6 +144,8 @@ from penstock.tf.dtypes import (
     uint64,
 )
 from penstock.tf.dtypes import bool_ as bool
+from penstock.tf.from_keras import NAMES as _OF_KERAS
+from penstock.tf.from_keras import from_keras as _from_keras
 from penstock.tf.functions import (
     cond,
     control_dependencies,
@@ -441,6 +443,8 @@ _absent = absent_from("tf")
 
 
 def __getattr__(name: str) -> Any:
-    """Return bfloat16, if ml_dtypes is installed. Any other name raises the error for symbols of TensorFlow that
-    penstock lacks, with the nearest alternative."""
+    """Return what is imported when it is used: Keras, and bfloat16 of ml_dtypes. Any other name raises the error for
+    symbols of TensorFlow that penstock lacks, with the nearest alternative."""
+    if name in _OF_KERAS:
+        return _from_keras(name)
     return dtypes.as_dtype(name) if name == "bfloat16" else _absent(name)

@@ -140,7 +140,10 @@ class _Space(ModuleType):
             except (AttributeError, OpError):
                 continue
             # Modules of this package that are not TensorFlow's are not names of TensorFlow.
-            if not isinstance(found, ModuleType) or name in getattr(place, "__all__", (name,)):
+            ours = getattr(found, "__name__", "").startswith("penstock.")
+            if not (isinstance(found, ModuleType) and ours) or name in getattr(
+                place, "__all__", (name,)
+            ):
                 return found
         raise missing(f"{self._symbol}.{name}")
 

@@ -10,18 +10,6 @@ import numpy as np
 
 from penstock.tf.error_classes import UnimplementedError
 
-_IN_KERAS = {
-    "tf.constant_initializer": "keras.initializers.Constant",
-    "tf.initializers": "keras.initializers",
-    "tf.losses": "keras.losses",
-    "tf.metrics": "keras.metrics",
-    "tf.ones_initializer": "keras.initializers.Ones",
-    "tf.optimizers": "keras.optimizers",
-    "tf.random_normal_initializer": "keras.initializers.RandomNormal",
-    "tf.random_uniform_initializer": "keras.initializers.RandomUniform",
-    "tf.zeros_initializer": "keras.initializers.Zeros",
-}
-"""Names of Keras that TensorFlow has outside `tf.keras`, too."""
 NEAREST: dict[str, str] = {
     "tf.audio": "soundfile in a function given to Dataset.map",
     "tf.config": "no setting: threads already use all cores",
@@ -44,10 +32,6 @@ NEAREST: dict[str, str] = {
     "tf.io.decode_webp": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
     "tf.io.encode_proto": "SerializeToString of a message, in a function given to Dataset.map",
     "tf.io.match_filenames_once": "tf.io.matching_files",
-    "tf.keras": "import keras, and write keras instead of tf.keras: the fit of keras takes datasets of penstock.tf; "
-    "in place of keras.utils.image_dataset_from_directory, which needs TensorFlow, ps.open(folder), "
-    "and in place of keras.utils.timeseries_dataset_from_array "
-    "Dataset.window(n, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(n))",
     "tf.linalg": "numpy.linalg, which takes tensors of penstock.tf",
     "tf.lookup": "a dict, in a function given to Dataset.map",
     "tf.Session": "no session: values are computed immediately",
@@ -61,7 +45,6 @@ NEAREST: dict[str, str] = {
     "tf.sparse": "the indices and values of a sparse tensor, which are arrays",
     "tf.strings": "the methods of bytes in a function given to Dataset.map: value.numpy()",
     "tf.train": "torch, JAX or keras: penstock prepares data",
-    **{old: f"import keras, and write {new} instead of {old}" for old, new in _IN_KERAS.items()},
 }
 """The nearest alternative by prefix of a symbol; the longest matching prefix counts."""
 IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"

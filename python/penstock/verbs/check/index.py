@@ -199,17 +199,16 @@ class _Work:
         if reader is None:
             where = "never" if self.force else self.folder or "auto"
             reader = open_shard(kind, source, self._options(index=where, stores_index=False))
-        places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
-        index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
-        with suppress(OSError, StaleIndexError):
-            place = sidecar.path_for(source.path, self.folder)
-            kept = sidecar.load(place, self.storage)
-            if kept.data_bytes == source.size and not fitting.was_written(kept, source):
-                index = kept
-                is_whole = kept.blocks is not None or not checksums
-                is_whole &= bool(kept.positions) or not kind.info.keeps_positions
-                if is_whole and not self.force and fitting.is_same(kept, source):
-                    return _Made(place, reader.num_records, source.size)
+        index = self._kept_index(source)
+        if index is None:
+            places, numbers = np.zeros(0, "<u8"), np.zeros(0, "<u4")
+            index = Index(reader.num_records, source.size, 0, "", places, numbers, layout="none")
+        else:
+            is_whole = index.blocks is not None or not checksums
+            is_whole &= bool(index.positions) or not kind.info.keeps_positions
+            if is_whole and not self.force and fitting.is_same(index, source):
+                place = sidecar.path_for(source.path, self.folder)
+                return _Made(place, reader.num_records, source.size)
         if checksums:
             index = _with_checksums(index, source)
         if kind.info.keeps_positions:
@@ -217,6 +216,14 @@ class _Work:
             index = replace(index, positions=found, state=sidecar.state_of(source))
         kept_at = sidecar.keep(index, source.path, self.storage, self.folder)
         return _Made(kept_at, reader.num_records, source.size)
+
+    def _kept_index(self, source: Source) -> Index | None:
+        """The index that a file has already, unless the file was written since."""
+        with suppress(OSError, StaleIndexError):
+            kept = sidecar.load(sidecar.path_for(source.path, self.folder), self.storage)
+            if kept.data_bytes == source.size and not fitting.was_written(kept, source):
+                return kept
+        return None
 
     def _text_index(self, text: TextIndex, found: Index, path: str) -> None:
         if self.from_text:

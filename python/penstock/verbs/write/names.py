@@ -10,7 +10,8 @@ from penstock.contract.summary import Summary
 from penstock.storage.base import Storage
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
-_BRACES = re.compile(r"\{[^{}]*\}")
+# A word that a format string would replace, such as {split}; {1,2} is none.
+_BRACES = re.compile(r"\{\w*(:[^{}]*)?\}")
 
 
 class Names:
