@@ -131,7 +131,7 @@ def of_record(folder: Path, **options: Any) -> dict[int, tuple[Any, ...]]:
     spec = ps.Image(
         (40, 56), crop="random", resize=False, pad=6, flip="both", mask_fill=255, fill=99, same=same
     )
-    how = {"order": ps.Shuffled(seed=1), "ragged": "list", **options}
+    how: dict[str, Any] = {"order": ps.Shuffled(seed=1), "ragged": "list", **options}
     size = how.pop("batch_size", 6)
     batches = list(ps.Loader(ps.open(path), size, decode={"image": spec}, **how))
     names = ("image", "mask", "half", "boxes")
@@ -186,7 +186,8 @@ def test_an_image_that_is_too_small_names_its_record_and_what_to_do(tmp_path: Pa
 
 
 def test_a_fixed_crop_is_described_and_pickled() -> None:
-    spec = ps.Image(32, crop="random", resize=False, pad=np.int64(4))
+    pad: Any = np.int64(4)
+    spec = ps.Image(32, crop="random", resize=False, pad=pad)
     assert repr(spec) == "Image(size=32, crop='random', resize=False, pad=4)"
     assert pickle.loads(pickle.dumps(spec)) == spec
 
@@ -207,4 +208,5 @@ def test_a_fixed_crop_is_described_and_pickled() -> None:
 )
 def test_a_fixed_crop_that_cannot_be_is_refused(wrong: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        ps.Image(**{"size": 32, "crop": "random", "resize": False, "pad": 4, **wrong})
+        usual: dict[str, Any] = {"size": 32, "crop": "random", "resize": False, "pad": 4}
+        ps.Image(**{**usual, **wrong})

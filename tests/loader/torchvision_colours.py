@@ -33,7 +33,7 @@ def pictures() -> np.ndarray:
 
 
 def differences(pixels: np.ndarray, spec: ps.Image) -> np.ndarray:
-    recipe, found = recipe_of(spec), ps.decode_images(pixels, spec)
+    recipe, found = recipe_of(spec), spec.decode(pixels)
     made: list[np.ndarray] = []
     for key, image in enumerate(pixels):
         tensor = torch.from_numpy(image).permute(2, 0, 1)

@@ -54,7 +54,7 @@ def _pair(value: Any) -> Range:
 
 
 def check_colours(
-    jitter: Mapping[str, Range] | None, probability: float, grayscale: float, dtype: str
+    jitter: Mapping[str, Any] | None, probability: float, grayscale: float, dtype: str
 ) -> None:
     """Refuse probabilities that are none, and what would have no effect."""
     for name, value in (("jitter_probability", probability), ("grayscale", grayscale)):
@@ -66,6 +66,6 @@ def check_colours(
         raise ValueError("jitter and grayscale change 8-bit values; use dtype='uint8' or a float")
 
 
-def ranges_of(jitter: Mapping[str, Range] | None) -> list[Range | None]:
+def ranges_of(jitter: Mapping[str, Any] | None) -> list[Range | None]:
     """The ranges of all kinds, as Rust needs them; None for what is not changed."""
     return [(jitter or {}).get(name) for name in _KINDS]
