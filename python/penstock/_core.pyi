@@ -504,7 +504,8 @@ class ImageRecipe:
     """How images are cropped, resized, mirrored and written. `crop` is "whole", "center", "random" or "letterbox".
 
     `table` maps each of the 256 values of red, green and blue to an output value of two or four bytes. `deep` does the
-    same for the 65,536 values of 16-bit images. Without it, such images are reduced to 8 bits."""
+    same for the 65,536 values of 16-bit images. Without it, such images are reduced to 8 bits. `pad` means that a crop is
+    not resized, and is the padding before it. `jitter` has the ranges of brightness, contrast, saturation and hue."""
 
     def __new__(
         cls,
@@ -523,7 +524,15 @@ class ImageRecipe:
         fill: bytes | None = None,
         mask_fill: int = 0,
         exif: bool = False,
+        pad: int | None = None,
+        jitter: list[tuple[float, float] | None] | None = None,
+        jitter_probability: float = 1.0,
+        grayscale: float = 0.0,
     ) -> ImageRecipe: ...
+    def jitter(self, key: int) -> list[tuple[str, float]]:
+        """The changes of colours for a key, in their order: their names and factors. That of the hue is a number of
+        turns."""
+
     def view(self, width: int, height: int, key: int) -> tuple[float, float, float, float, bool]:
         """Left, top, width and height of the crop, and whether it is mirrored."""
 

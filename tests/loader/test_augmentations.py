@@ -36,7 +36,7 @@ def test_the_program_of_the_page_runs(page: str, tmp_path: Path) -> None:
     run(program, tmp_path)
 
 
-def test_transforms_of_torchvision_are_repeated_by_processes_resuming_and_other_batches(
+def test_transforms_are_repeated_in_processes_and_when_resumed_and_colours_change_as_in_torchvision(
     tmp_path: Path,
 ) -> None:
     run(Path(__file__).parent / "torchvision_program.py", tmp_path)

@@ -1,4 +1,4 @@
-"""Transforms of torchvision in worker processes, seeded for each record. test_augmentations.py runs it in a separate
+"""Transforms of torchvision in worker processes, seeded for each record, and its changes of colours beside penstock's. test_augmentations.py runs it in a separate
 process, because torchvision's libraries abort a process that has loaded TensorFlow."""
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torchvision.transforms import v2
+from torchvision_colours import agree
 
 import penstock as ps
 
@@ -50,3 +51,4 @@ def repeats() -> None:
 
 if __name__ == "__main__":
     repeats()
+    agree()

@@ -22,6 +22,7 @@ from penstock import _core
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
+from penstock.loader._jitter import check_colours, checked_jitter, ranges_of
 from penstock.orders.keys import checked_seed, record_keys
 from penstock.payloads.image_bytes import embedded, only_paths
 
@@ -42,6 +43,9 @@ class Image:
 
     A center crop is torchvision's `Resize` of the shorter side to `size / center_fraction` and then `CenterCrop`, for
     example `Resize(256)` and `CenterCrop(224)`, in one step.
+
+    With `resize=False`, a random crop is torchvision's `RandomCrop`, and a center crop its `CenterCrop`: `size` pixels of
+    the image and the `pad` pixels around it. Its top and then its left are drawn.
 
     A letterbox is Pillow's `ImageOps.pad`: the whole image keeps its proportions, is made as large as fits into `size`,
     and lies in the middle of it.
@@ -70,7 +74,7 @@ class Image:
             right, bottom); "xywh" for boxes as in COCO (left, top, width, height); and "xy" for points in pixels. Boxes
             and points are clipped to the result (in a letterbox, to the image), and none is dropped. See
             docs/reference/loader-images.md.
-        fill: what surrounds an image in a letterbox: a whole number from 0 to 255, or one for each of red, green and
+        fill: what surrounds an image in a letterbox, or with `pad`: a whole number from 0 to 255, or one for each of red, green and
             blue. It is converted to numbers as pixels are.
         mask_fill: what surrounds the masks of `same`, such as 255 for a class that does not count.
         view: another number gives the same picture another random crop and flip, for columns that hold two or more views
@@ -80,6 +84,17 @@ class Image:
             image or mask of `same` is turned by its own EXIF. False takes the pixels as stored, as torchvision,
             TensorFlow and FFCV do. A picture that has to be turned is decoded whole; others are as fast as without
             this.
+        resize: False takes a center or random crop of `size` pixels as they are. An image that is too small, with its
+            `pad`, raises a SchemaError.
+        pad: pixels of `fill` that are added on each side of the image before a crop with `resize=False`; less than
+            `size`.
+        jitter: changes colours at random, as torchvision's `ColorJitter`: {"brightness": 0.4, "contrast": 0.4,
+            "saturation": 0.4, "hue": 0.1}, or some of them. A number x stands for factors from `max(0, 1 - x)` to
+            `1 + x`, or for turns of the hue from -x to x; (smallest, largest) gives them directly. Factors and the
+            order of the changes are drawn for each record. Other images of `same` get the same changes; masks and what
+            `fill` adds do not change. Images of 16 bits are used with 8.
+        jitter_probability: the probability that an image is changed by `jitter`.
+        grayscale: the probability that an image becomes grey (three equal channels), after `jitter`.
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.
@@ -90,6 +105,10 @@ class Image:
         Image(size=224, crop='random', flip=True)
         >>> ps.Image(640, crop="letterbox", fill=114).shape(427, 600)
         (640, 640, 3)
+        >>> ps.Image(32, crop="random", resize=False, pad=4, flip=True, jitter={"hue": 0.1}).shape(
+        ...     32, 32
+        ... )
+        (32, 32, 3)
         >>> ps.decode_images([b"P6 2 1 255 abcdef"], ps.Image((1, 1))).shape
         (1, 1, 1, 3)
     """
@@ -110,6 +129,11 @@ class Image:
     mask_fill: int = 0
     view: int = 0
     exif: bool = False
+    resize: bool = True
+    pad: int = 0
+    jitter: Mapping[str, float | tuple[float, float]] | None = field(default=None, hash=False)
+    jitter_probability: float = 1.0
+    grayscale: float = 0.0
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -125,6 +149,11 @@ class Image:
         put(self, "mask_fill", index(self.mask_fill))
         put(self, "view", checked_seed(self.view))
         put(self, "exif", bool(self.exif))
+        put(self, "resize", bool(self.resize))
+        put(self, "pad", index(self.pad))
+        put(self, "jitter", checked_jitter(self.jitter))
+        for name in ("jitter_probability", "grayscale"):
+            put(self, name, float(getattr(self, name)))
         put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
@@ -274,6 +303,8 @@ def _shapes(
 @lru_cache(maxsize=16)  # up to 0.8 MB each
 def recipe_of(spec: Image) -> _core.ImageRecipe:
     """The description of the images in the form that Rust needs."""
+    is_bytes = spec.dtype == "uint8"
+    changes_colours = spec.jitter is not None or spec.grayscale > 0
     return _core.ImageRecipe(
         size=spec.height_width,
         crop=spec.crop or "whole",
@@ -283,12 +314,16 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
         scale=spec.scale,
         ratio=spec.ratio,
         center_fraction=float(spec.center_fraction),
-        table=None if spec.dtype == "uint8" else value_table(spec).tobytes(),
-        deep=None if spec.dtype == "uint8" else value_table(spec, 65535).tobytes(),
+        table=None if is_bytes else value_table(spec).tobytes(),
+        deep=None if is_bytes or changes_colours else value_table(spec, 65535).tobytes(),
         planes=spec.layout == "nchw",
         fill=_filled(spec),
         mask_fill=spec.mask_fill,
         exif=spec.exif,
+        pad=None if spec.resize else spec.pad,
+        jitter=ranges_of(spec.jitter),
+        jitter_probability=spec.jitter_probability,
+        grayscale=spec.grayscale,
     )
 
 
@@ -371,6 +406,8 @@ def _check(spec: Image) -> None:
         _check_word(f"same: {name}", kind, SAME)
     _check_crop(spec)
     _check_fill(spec)
+    _check_pad(spec)
+    check_colours(spec.jitter, spec.jitter_probability, spec.grayscale, spec.dtype)
 
 
 def _check_fill(spec: Image) -> None:
@@ -379,8 +416,17 @@ def _check_fill(spec: Image) -> None:
         raise ValueError(f"fill must be one number from 0 to 255, or three, not {spec.fill}")
     if not 0 <= spec.mask_fill <= 65535:
         raise ValueError(f"mask_fill must be from 0 to 65535, not {spec.mask_fill}")
-    if (any(fills) or spec.mask_fill) and spec.crop != "letterbox":
-        raise ValueError("fill and mask_fill need crop='letterbox'")
+    if (any(fills) or spec.mask_fill) and spec.crop != "letterbox" and not spec.pad:
+        raise ValueError("fill and mask_fill need crop='letterbox' or pad=")
+
+
+def _check_pad(spec: Image) -> None:
+    if not spec.resize and spec.crop not in ("center", "random"):
+        raise ValueError("resize=False needs crop='random' or crop='center'")
+    if spec.pad and spec.resize:
+        raise ValueError("pad needs resize=False, for a crop whose pixels are not resized")
+    if not 0 <= spec.pad < min(spec.height_width or (1,)):
+        raise ValueError(f"pad must be from 0 to less than size={spec.size}, not {spec.pad}")
 
 
 def _check_crop(spec: Image) -> None:

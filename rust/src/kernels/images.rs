@@ -7,8 +7,10 @@
 pub mod bmp;
 pub mod crop;
 pub mod deep_view;
+pub mod draws;
 pub mod frame;
 pub mod gif;
+pub mod jitter;
 pub mod jpeg;
 pub mod jpeg_parts;
 pub mod libjpeg;

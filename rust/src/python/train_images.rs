@@ -16,6 +16,7 @@ use super::{PyFault, run};
 use crate::kernels::decode_images::values;
 use crate::kernels::headed;
 use crate::kernels::images::crop::{Crop, Draw, Law, View};
+use crate::kernels::images::jitter::Jitter;
 use crate::kernels::images::masks::Samples;
 use crate::kernels::images::training_view::Recipe;
 use crate::kernels::images::values::{DeepValues, Values};
@@ -34,7 +35,8 @@ impl PyRecipe {
     #[new]
     #[pyo3(signature = (
         *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, deep = None,
-        planes = false, upside_down = false, fill = None, mask_fill = 0, exif = false
+        planes = false, upside_down = false, fill = None, mask_fill = 0, exif = false, pad = None,
+        jitter = None, jitter_probability = 1.0, grayscale = 0.0
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
     fn new(
@@ -52,6 +54,10 @@ impl PyRecipe {
         fill: Option<&[u8]>,
         mask_fill: u16,
         exif: bool,
+        pad: Option<u32>,
+        jitter: Option<[Option<(f64, f64)>; 4]>,
+        jitter_probability: f64,
+        grayscale: f64,
     ) -> PyResult<Self> {
         let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
         let fits = positive(scale)
@@ -59,7 +65,8 @@ impl PyRecipe {
             && positive(ratio)
             && center_fraction > 0.0
             && center_fraction <= 1.0
-            && size.is_none_or(|(height, width)| height > 0 && width > 0);
+            && size.is_none_or(|(height, width)| height > 0 && width > 0)
+            && pad.is_none_or(|pad| size.is_some_and(|(height, width)| pad < height.min(width)));
         let crop = Crop::named(crop).filter(|_| fits);
         let values = table.map_or(Some(Values::Bytes), Values::table);
         let deep = deep.map(|table| DeepValues::table(table).ok_or(())).transpose();
@@ -73,8 +80,27 @@ impl PyRecipe {
         if fill.len() != 3 * values.width() {
             return Err(PyValueError::new_err("a fill of other values"));
         }
-        let law = Law { size, crop, flip, upside_down, scale, ratio, center_fraction, exif };
-        Ok(Self(Recipe { law, exact, values, deep, planes, fill, mask_fill }))
+        let law = Law { size, crop, flip, upside_down, scale, ratio, center_fraction, exif, pad };
+        let ranges = jitter.unwrap_or_default();
+        let is_range = |&(low, high): &(f64, f64)| low <= high && high - low < f64::INFINITY;
+        let is_probability = |value: f64| (0.0..=1.0).contains(&value);
+        if !(ranges.iter().flatten().all(is_range)
+            && is_probability(jitter_probability)
+            && is_probability(grayscale))
+        {
+            return Err(PyValueError::new_err("no such jitter"));
+        }
+        let jitter = Jitter { ranges, probability: jitter_probability, grayscale };
+        let is_changed = ranges != [None; 4] || grayscale > 0.0;
+        let jitter = is_changed.then_some(jitter);
+        Ok(Self(Recipe { law, exact, values, deep, planes, fill, mask_fill, jitter }))
+    }
+
+    /// The changes of colours for a key, in their order: their names and factors. That of the hue is a
+    /// number of turns.
+    fn jitter(&self, key: u64) -> Vec<(&'static str, f64)> {
+        let steps = self.0.jitter.as_ref().map_or_else(Vec::new, |jitter| jitter.drawn(key));
+        steps.into_iter().map(|(kind, factor)| (kind.name(), factor)).collect()
     }
 
     /// Left, top, width and height of the crop, and whether it is mirrored.

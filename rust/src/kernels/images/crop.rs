@@ -7,6 +7,7 @@
 //! quotients and square roots are used, because their results are the same on every machine; those
 //! of the C library's `exp` and `log` are not.
 
+use super::draws::{Draws, exp, log};
 use crate::wire::{Fault, FaultKind};
 
 /// The part of an image to crop.
@@ -64,6 +65,9 @@ pub struct Law {
     pub center_fraction: f64,
     /// Whether each image is first turned upright, as its EXIF says.
     pub exif: bool,
+    /// The pixels that are added on each side of the image before a center or random crop of `size`
+    /// pixels, which is not resized; None if crops are resized.
+    pub pad: Option<u32>,
 }
 
 /// A rectangle of whole pixels.
@@ -143,6 +147,24 @@ impl View {
         }
     }
 
+    /// Take these pixels only, without resizing them. Padding becomes the margin, which is mirrored
+    /// and reversed as the image is.
+    fn cut(&mut self, across: Cut, down: Cut) {
+        self.bounds = Region {
+            left: across.start,
+            top: down.start,
+            width: across.length,
+            height: down.length,
+        };
+        let span = |cut: &Cut| Span { start: cut.start.into(), length: cut.length.into() };
+        (self.across, self.down) = (span(&across), span(&down));
+        (self.width, self.height) = (across.length, down.length);
+        let ends = |(before, behind), flip| if flip { (behind, before) } else { (before, behind) };
+        let (left, right) = ends(across.margin, self.flip);
+        let (top, bottom) = ends(down.margin, self.upside_down);
+        self.margin = Margin { left, top, right, bottom };
+    }
+
     /// The view of a smaller or larger image of the same scene.
     fn on(&self, (main_width, main_height): (u32, u32), (width, height): (u32, u32)) -> Self {
         let scaled = |span: Span, from: u32, to: u32| Span {
@@ -166,6 +188,28 @@ impl View {
     }
 }
 
+/// The part of an axis that a crop without resizing takes.
+struct Cut {
+    start: u32,
+    /// Pixels, at least 1.
+    length: u32,
+    /// The pixels of padding before and behind it.
+    margin: (u32, u32),
+}
+
+impl Cut {
+    /// `place` gives the first pixel of the crop, which has `new` pixels of the `old` and the padding, for the number
+    /// of pixels that are not in it. The padding is narrower than the crop, so that a pixel of the image is in it.
+    fn new(old: u32, new: u32, pad: u32, place: &mut impl FnMut(u32) -> u32) -> Self {
+        let extra = old.saturating_add(pad.saturating_mul(2)).saturating_sub(new);
+        let first = place(extra);
+        let before = pad.saturating_sub(first).min(new.saturating_sub(1));
+        let start = first.saturating_sub(pad).min(old.saturating_sub(1));
+        let length = (new - before).min(old - start);
+        Self { start, length, margin: (before, new - before - length) }
+    }
+}
+
 /// Whether both sizes have the same aspect ratio, except that the sides of the smaller one were
 /// rounded to whole pixels.
 fn have_same_proportions(one: (u32, u32), other: (u32, u32)) -> bool {
@@ -176,12 +220,12 @@ fn have_same_proportions(one: (u32, u32), other: (u32, u32)) -> bool {
 impl Law {
     /// The geometry for an image of this size whose record has this key.
     pub fn view(&self, width: u32, height: u32, key: u64) -> View {
-        let mut draws = Draws(key);
+        let mut draws = Draws::new(key);
         let flip = self.flip && draws.below(2) == 1;
         let upside_down = self.upside_down && draws.below(2) == 1;
         let (new_height, new_width) = self.size.unwrap_or((height, width));
         let whole = Region { left: 0, top: 0, width, height };
-        let bounds = if self.crop == Crop::Random && self.size.is_some() {
+        let bounds = if self.crop == Crop::Random && self.size.is_some() && self.pad.is_none() {
             self.random(width, height, &mut draws)
         } else {
             whole
@@ -200,7 +244,15 @@ impl Law {
         if self.crop == Crop::Letterbox {
             view.fit(width, height);
         }
-        if self.crop == Crop::Center && self.size.is_some() {
+        if let Some(pad) = self.pad {
+            let random = self.crop == Crop::Random;
+            let mut place = |extra: u32| match random {
+                true => draws.below(u64::from(extra) + 1) as u32,
+                false => (f64::from(extra) / 2.0).round_ties_even() as u32,
+            };
+            let down = Cut::new(height, new_height, pad, &mut place);
+            view.cut(Cut::new(width, new_width, pad, &mut place), down);
+        } else if self.crop == Crop::Center && self.size.is_some() {
             (view.across, view.down) = self.middle(width, height, new_width, new_height);
         }
         view
@@ -217,10 +269,29 @@ impl Law {
             );
             return Err(Fault::new(FaultKind::Schema, 0, message));
         }
+        self.check_size(main)?;
         if main == (width, height) || self.size.is_none() {
             return Ok(self.view(width, height, draw.key));
         }
         Ok(self.view(main.0, main.1, draw.key).on(main, (width, height)))
+    }
+
+    /// Refuse an image that is too small for a crop that is not resized.
+    fn check_size(&self, (width, height): (u32, u32)) -> Result<(), Fault> {
+        let (Some(pad), Some((new_height, new_width))) = (self.pad, self.size) else {
+            return Ok(());
+        };
+        let [wide, high] = [width, height].map(|side| side.saturating_add(pad.saturating_mul(2)));
+        if wide >= new_width && high >= new_height {
+            return Ok(());
+        }
+        let padded =
+            if pad > 0 { format!(" (with pad={pad}: {wide} x {high})") } else { String::new() };
+        let message = format!(
+            "its {width} x {height} pixels{padded} are fewer than the {new_width} x {new_height} of \
+             the crop, which resize=False does not enlarge; a larger pad= or a smaller size= fits it"
+        );
+        Err(Fault::new(FaultKind::Schema, 0, message))
     }
 
     /// torchvision's `RandomResizedCrop.get_params`.
@@ -276,54 +347,6 @@ impl Law {
     }
 }
 
-/// Random numbers from a key.
-struct Draws(u64);
-
-impl Draws {
-    /// splitmix64 (Steele, Lea and Flood, 2014).
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        const STEPS: f64 = (1u64 << 53) as f64;
-        low + (high - low) * ((self.next() >> 11) as f64 / STEPS)
-    }
-}
-
-/// The natural logarithm of a positive number.
-fn log(mut value: f64) -> f64 {
-    let mut halvings = 0.0;
-    while value > 1.5 {
-        value /= 2.0;
-        halvings += 1.0;
-    }
-    while value < 0.75 {
-        value *= 2.0;
-        halvings -= 1.0;
-    }
-    let part = (value - 1.0) / (value + 1.0);
-    let square = part * part;
-    let sum = (0..16).rev().fold(0.0, |sum, n| sum * square + 1.0 / f64::from(2 * n + 1));
-    2.0 * part * sum + halvings * std::f64::consts::LN_2
-}
-
-/// e to the power of a number.
-fn exp(power: f64) -> f64 {
-    // After halving it eight times, a few terms are enough.
-    let small = power / 256.0;
-    let sum = (1..14).rev().fold(1.0, |sum, n| 1.0 + sum * small / f64::from(n));
-    (0..8).fold(sum, |value, _| value * value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,15 +361,7 @@ mod tests {
             ratio: (0.75, 4.0 / 3.0),
             center_fraction: 0.875,
             exif: false,
-        }
-    }
-
-    #[test]
-    fn exp_and_log_are_those_of_mathematics() {
-        for step in 1..400 {
-            let value = f64::from(step) / 16.0;
-            assert!((log(value) - value.ln()).abs() < 1e-14, "{value}");
-            assert!((exp(value / 8.0) / (value / 8.0).exp() - 1.0).abs() < 1e-13, "{value}");
+            pad: None,
         }
     }
 

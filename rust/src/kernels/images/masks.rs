@@ -218,6 +218,7 @@ mod tests {
             ratio: (0.75, 4.0 / 3.0),
             center_fraction: 0.875,
             exif: false,
+            pad: None,
         }
     }
 

@@ -4,6 +4,7 @@
 use super::crop::{Draw, Law, Region, Span, View};
 use super::deep_view::DeepMaker;
 use super::frame::{Fill, framed};
+use super::jitter::{Jitter, Step, change};
 use super::resize::{Resizer, reach};
 use super::turn::Turn;
 use super::values::{DeepValues, Values, mirror, write};
@@ -28,6 +29,8 @@ pub struct Recipe {
     pub fill: Vec<u8>,
     /// The value of masks in a margin.
     pub mask_fill: u16,
+    /// How the colours of the image, but not of its margin, are changed at random.
+    pub jitter: Option<Jitter>,
 }
 
 impl Recipe {
@@ -35,19 +38,10 @@ impl Recipe {
         Fill { pixel: &self.fill, planes: if self.planes { 3 } else { 1 } }
     }
 
-    /// Whether an image of this shape is copied unchanged.
-    fn keeps_all(&self, view: &View, image: Shape) -> bool {
-        let whole = |span: Span, old: u32, new: u32| {
-            old == new && span == Span { start: 0.0, length: new.into() }
-        };
-        whole(view.across, image.width, view.width)
-            && whole(view.down, image.height, view.height)
-            && self.as_bytes(view)
-    }
-
-    /// Whether pixels are written in the decoded order: interleaved, from left to right.
-    fn as_bytes(&self, view: &View) -> bool {
-        matches!(self.values, Values::Bytes) && !self.planes && !view.flip
+    /// What is made of an image of this view.
+    fn plan(&self, view: View, draw: Draw) -> Plan<'_> {
+        let steps = self.jitter.as_ref().map_or_else(Vec::new, |jitter| jitter.drawn(draw.key));
+        Plan { recipe: self, view, steps }
     }
 
     /// Bytes of the result for an image of this size.
@@ -58,7 +52,32 @@ impl Recipe {
     }
 }
 
-/// The decoded pixels of a view, and the part of the image that they are.
+/// What is made of one image, without its margin.
+struct Plan<'a> {
+    recipe: &'a Recipe,
+    view: View,
+    /// The changes of its colours.
+    steps: Vec<Step>,
+}
+
+impl Plan<'_> {
+    /// Whether an image of this shape is copied unchanged.
+    fn keeps_all(&self, image: Shape) -> bool {
+        let View { across, down, width, height, .. } = self.view;
+        let whole = |span: Span, old: u32, new: u32| {
+            old == new && span == Span { start: 0.0, length: new.into() }
+        };
+        whole(across, image.width, width) && whole(down, image.height, height) && self.as_bytes()
+    }
+
+    /// Whether pixels are written as they were decoded: interleaved, from left to right.
+    fn as_bytes(&self) -> bool {
+        let Recipe { values, planes, .. } = self.recipe;
+        matches!(values, Values::Bytes) && !planes && !self.view.flip && self.steps.is_empty()
+    }
+}
+
+/// Decoded pixels of an image, and where its view is in them.
 struct Pixels<'a> {
     pixels: &'a [u8],
     shape: Shape,
@@ -94,11 +113,12 @@ impl Maker {
         let view = recipe.law.view_of(width, height, draw)?;
         let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
         let mut margin = std::mem::take(&mut self.room);
+        let plan = recipe.plan(view, draw);
         let made = framed(&view, recipe.filled(), &mut margin, out, |out| {
             if turn.is_none() {
-                self.decoded((bytes, &head), view, recipe, &rules, out)
+                self.decoded((bytes, &head), &plan, &rules, out)
             } else {
-                self.turned((bytes, &head), turn, view, recipe, &rules, out)
+                self.turned((bytes, &head), turn, &plan, &rules, out)
             }
         });
         self.room = margin;
@@ -109,12 +129,12 @@ impl Maker {
     fn decoded(
         &mut self,
         (bytes, head): (&[u8], &Head),
-        view: View,
-        recipe: &Recipe,
+        plan: &Plan<'_>,
         rules: &Rules,
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let Self { decoder, resizer, source, made, deep, .. } = self;
+        let &Plan { recipe, view, .. } = plan;
         if head.deep
             && let Some(values) = &recipe.deep
         {
@@ -122,7 +142,7 @@ impl Maker {
             return deep.finish(&view, (values, recipe.planes), resizer, out);
         }
         let shape = Shape::of(head, Mode::Rgb);
-        if recipe.keeps_all(&view, shape) {
+        if plan.keeps_all(shape) {
             return decoder.decode(bytes, head, rules, out);
         }
         if head.codec == Codec::Jpeg && !recipe.exact && !rules.allow_damaged {
@@ -133,16 +153,16 @@ impl Maker {
             let shape = Shape { width: found.width, height: found.height, channels: 3 };
             let pixels = source.get(..shape.bytes()?).unwrap_or_default();
             let view = view_within(&view, found);
-            return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+            return Pixels { pixels, shape, view }.finish(plan, resizer, made, out);
         }
         if head.codec == Codec::Ppm
             && let Some(pixels) = ppm::plain(bytes, shape)?
         {
-            return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+            return Pixels { pixels, shape, view }.finish(plan, resizer, made, out);
         }
         let pixels = room(source, shape.bytes()?)?;
         decoder.decode(bytes, head, rules, pixels)?;
-        Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
+        Pixels { pixels, shape, view }.finish(plan, resizer, made, out)
     }
 
     /// Make the view, without its margin, of an encoded image that is first decoded whole and turned
@@ -151,12 +171,12 @@ impl Maker {
         &mut self,
         (bytes, head): (&[u8], &Head),
         turn: Turn,
-        view: View,
-        recipe: &Recipe,
+        plan: &Plan<'_>,
         rules: &Rules,
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let Self { decoder, resizer, source, made, turned, deep, .. } = self;
+        let &Plan { recipe, view, .. } = plan;
         if head.deep
             && let Some(values) = &recipe.deep
         {
@@ -170,7 +190,7 @@ impl Maker {
         let (width, height) = turn.size((head.width, head.height));
         let pixels = turn.bytes(pixels, 3, (head.width, head.height), turned)?;
         let shape = Shape { width, height, ..stored };
-        Pixels { pixels, shape, view }.finish(recipe, resizer, made, out)
+        Pixels { pixels, shape, view }.finish(plan, resizer, made, out)
     }
 
     /// Make the view of raw pixels.
@@ -184,14 +204,15 @@ impl Maker {
     ) -> Result<(), Fault> {
         let view = recipe.law.view_of(shape.width, shape.height, draw)?;
         let Self { resizer, source, made, room: margin, .. } = self;
+        let plan = recipe.plan(view, draw);
         framed(&view, recipe.filled(), margin, out, |out| {
             if shape.channels == 3 {
-                return Pixels { pixels, shape, view }.finish(recipe, resizer, made, out);
+                return Pixels { pixels, shape, view }.finish(&plan, resizer, made, out);
             }
             let rgb = Shape { channels: 3, ..shape };
             let changed = room(source, rgb.bytes()?)?;
             change_channels(pixels, shape.channels, 3, changed)?;
-            Pixels { pixels: changed, shape: rgb, view }.finish(recipe, resizer, made, out)
+            Pixels { pixels: changed, shape: rgb, view }.finish(&plan, resizer, made, out)
         })
     }
 }
@@ -257,61 +278,85 @@ fn view_within(view: &View, region: Region) -> View {
 }
 
 impl Pixels<'_> {
-    /// Resize if needed, and write the result.
+    /// Resize if needed, change the colours, and write the result.
     fn finish(
         &self,
-        recipe: &Recipe,
+        plan: &Plan<'_>,
         resizer: &mut Resizer,
         made: &mut Vec<u8>,
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let view = self.view;
         let new = Shape { width: view.width, height: view.height, channels: 3 };
-        if new.bytes()?.checked_mul(recipe.values.width()) != Some(out.len()) {
+        if new.bytes()?.checked_mul(plan.recipe.values.width()) != Some(out.len()) {
             return Err(damaged("no room for the pixels that are made"));
         }
         let as_they_are = |span: Span, new: u32| {
             span.length == f64::from(new) && span.start.fract() == 0.0 && span.start >= 0.0
         };
-        let same = as_they_are(view.across, view.width) && as_they_are(view.down, view.height);
-        let bytes = recipe.as_bytes(&view);
-        let (pixels, stride, first) = if same {
+        if as_they_are(view.across, view.width) && as_they_are(view.down, view.height) {
             let stride = self.shape.row_bytes();
             let before = view.down.start as usize * stride + view.across.start as usize * 3;
-            (self.pixels, stride, before)
+            let from = self.pixels.get(before..).unwrap_or_default();
+            if plan.steps.is_empty() {
+                return written(plan, from, stride, new, out);
+            }
+            copy_rows(from, stride, new, room(made, new.bytes()?)?)?;
         } else {
-            let target = if bytes { &mut *out } else { room(made, new.bytes()?)? };
+            let target = if plan.as_bytes() { &mut *out } else { room(made, new.bytes()?)? };
             let size = (view.width, view.height);
             let spans = (view.across, view.down);
             resizer.resize(self.pixels, self.shape, view.bounds, spans, size, target)?;
-            if bytes {
+            if plan.as_bytes() {
                 return Ok(());
             }
-            (made.as_slice(), new.row_bytes(), 0)
-        };
-        let from = pixels.get(first..).unwrap_or_default();
-        let rows = from.chunks(stride.max(1)).filter_map(|row| row.get(..new.row_bytes()));
-        let rows = rows.take(view.height as usize);
-        if bytes && stride == new.row_bytes() {
-            let from = from.get(..out.len()).ok_or_else(|| damaged("fewer pixels than said"))?;
-            out.copy_from_slice(from);
-        } else if bytes {
-            for (target, row) in out.chunks_exact_mut(new.row_bytes()).zip(rows) {
-                target.copy_from_slice(row);
-            }
-        } else if let (Values::Bytes, false) = (&recipe.values, recipe.planes) {
+        }
+        let pixels = made.get_mut(..new.bytes()?).unwrap_or_default();
+        change(&plan.steps, pixels);
+        written(plan, pixels, new.row_bytes(), new, out)
+    }
+}
+
+/// Copy the beginnings of rows.
+fn copy_rows(from: &[u8], stride: usize, new: Shape, out: &mut [u8]) -> Result<(), Fault> {
+    if stride == new.row_bytes() {
+        let from = from.get(..out.len()).ok_or_else(|| damaged("fewer pixels than said"))?;
+        out.copy_from_slice(from);
+        return Ok(());
+    }
+    for (target, row) in out.chunks_exact_mut(new.row_bytes()).zip(rows_of(from, stride, new)) {
+        target.copy_from_slice(row);
+    }
+    Ok(())
+}
+
+fn rows_of(from: &[u8], stride: usize, new: Shape) -> impl Iterator<Item = &[u8]> {
+    let rows = from.chunks(stride.max(1)).filter_map(move |row| row.get(..new.row_bytes()));
+    rows.take(new.height as usize)
+}
+
+/// Write rows of pixels, `stride` bytes apart, as values.
+fn written(
+    plan: &Plan<'_>,
+    from: &[u8],
+    stride: usize,
+    new: Shape,
+    out: &mut [u8],
+) -> Result<(), Fault> {
+    let (flip, planes) = (plan.view.flip, plan.recipe.planes);
+    let rows = rows_of(from, stride, new);
+    let pixels = rows_of(from, stride, new).map(|row| row.as_chunks::<3>().0);
+    let how = (flip, planes);
+    match &plan.recipe.values {
+        Values::Bytes if !flip && !planes => return copy_rows(from, stride, new, out),
+        Values::Bytes if !planes => {
             for (target, row) in out.chunks_exact_mut(new.row_bytes()).zip(rows) {
                 mirror(row, target);
             }
-        } else {
-            let how = (view.flip, recipe.planes);
-            let pixels = rows.map(|row| row.as_chunks::<3>().0);
-            match &recipe.values {
-                Values::Bytes => write(pixels, new, how, |pixel| pixel.map(|byte| [byte]), out),
-                Values::Two(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
-                Values::Four(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
-            }
         }
-        Ok(())
+        Values::Bytes => write(pixels, new, how, |pixel| pixel.map(|byte| [byte]), out),
+        Values::Two(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
+        Values::Four(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
     }
+    Ok(())
 }
