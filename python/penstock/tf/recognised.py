@@ -207,5 +207,5 @@ def record(
 
 def _drawn() -> tuple[Any, ...]:
     """The states of the random generators of Python and NumPy that belong to the process."""
-    _, key, *numpy = np.random.get_state()  # noqa: NPY002
-    return random.getstate(), key.tobytes(), numpy
+    state: Any = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), state[1].tobytes(), *state[2:]
