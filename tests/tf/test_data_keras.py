@@ -91,6 +91,13 @@ except ValueError as error:
     assert "third component" in str(error)
 else:
     raise AssertionError("class_weight was passed over")
+
+# A loss and a metric that call tf with tensors of Keras.
+four = model()
+four.compile("sgd", lambda t, p: tf.reduce_mean(tf.cast(t, tf.float32) * tf.math.log(1 + tf.square(t - p))),
+    metrics=[lambda t, p: tf.reduce_sum(tf.cast(p > tf.constant(0.5), tf.float32))])
+history = four.fit(data, epochs=4, validation_data=pairs.batch(16), verbose=0).history
+assert history["loss"][-1] < history["loss"][0] and history["val_loss"][-1] < history["val_loss"][0]
 print("well")
 """
 

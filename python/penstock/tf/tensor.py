@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from penstock.tf import graphs, probing
-from penstock.tf.dtypes import DType, as_dtype, of_array, string
+from penstock.tf.backend_tensors import BackendTensorError, operated, refuse_unreadable
+from penstock.tf.dtypes import DType, as_dtype, fits, of_array, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.mixed_lists import first_of, of_list
 from penstock.tf.refusals import no_zero, refusing
@@ -172,7 +173,7 @@ def beside(tensor: Tensor, other: Any, error: type[Exception] = InvalidArgumentE
     elif kind is float:
         if wanted.kind in "fc":
             return other
-    elif kind is int and (wanted.kind in "fc" or _fits(other, wanted)):
+    elif kind is int and (wanted.kind in "fc" or fits(other, wanted)):
         return other
     if isinstance(other, Tensor):
         text = f"cannot combine {_name(tensor)} and {_name(other)} tensors: tf.cast one of them"
@@ -186,12 +187,6 @@ def _added(tensor: Tensor, other: Any, error: type[Exception]) -> Any:
         return beside(tensor, other, error)
     except TypeError as refusal:
         raise _error(error, str(refusal)) from None
-
-
-def _fits(number: int, dtype: np.dtype[Any]) -> bool:
-    if dtype.kind == "i":
-        return (number if number >= 0 else ~number) >> (8 * dtype.itemsize - 1) == 0
-    return dtype.kind == "u" and number >= 0 and number >> 8 * dtype.itemsize == 0
 
 
 def _error(kind: type[Exception], text: str) -> Exception:
@@ -217,7 +212,10 @@ def _as_tensor(value: Any) -> Any:
 
 def _compared(numpys: Any, one: Tensor, other: Any) -> Any:
     """Whether values are equal, or differ. None and tensors of shapes that do not fit each other differ."""
-    given = None if other is None else beside(one, other)
+    try:
+        given = None if other is None else beside(one, other)
+    except BackendTensorError:
+        return operated("eq" if numpys is np.equal else "ne", one, other)
     if given is None or given is NotImplemented:
         return given if other is not None else numpys is np.not_equal
     try:
@@ -259,7 +257,10 @@ def _give_operator(
     numpys = refusing(numpys)
 
     def forward(self: Tensor, other: Any) -> Any:
-        given = (_added if name == "add" else beside)(self, other, error)
+        try:
+            given = (_added if name == "add" else beside)(self, other, error)
+        except BackendTensorError:
+            return operated(name, self, other)
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
@@ -267,7 +268,10 @@ def _give_operator(
         return numpys(self, given)
 
     def backward(self: Tensor, other: Any) -> Any:
-        given = beside(self, other, error)
+        try:
+            given = beside(self, other, error)
+        except BackendTensorError:
+            return operated(name, other, self)
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
@@ -375,7 +379,11 @@ def _tensor(value: Any, dtype: DType | None) -> Tensor:
     is_numpy = hasattr(value, "__array__")  # also columns and tables of pandas
     if isinstance(value, (list, tuple)):
         dtype = of_list(value, dtype)
-    array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
+    try:
+        array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
+    except Exception:
+        refuse_unreadable(value)
+        raise
     if array.dtype.kind in "SUO":
         return _strings(array, dtype)
     if dtype is None and not is_numpy:
