@@ -98,6 +98,21 @@ four.compile("sgd", lambda t, p: tf.reduce_mean(tf.cast(t, tf.float32) * tf.math
     metrics=[lambda t, p: tf.reduce_sum(tf.cast(p > tf.constant(0.5), tf.float32))])
 history = four.fit(data, epochs=4, validation_data=pairs.batch(16), verbose=0).history
 assert history["loss"][-1] < history["loss"][0] and history["val_loss"][-1] < history["val_loss"][0]
+
+# Keras writes into a copy of a tensor.
+for made in (tf.constant(x[None] * 255), tf.cast(x[None] * 255, tf.uint8)):
+    before = np.array(made)
+    for space in ("resnet50", "vgg16", "densenet", "mobilenet_v2"):
+        prepare = getattr(keras.applications, space).preprocess_input
+        assert np.allclose(prepare(made), prepare(np.array(made))) and np.array_equal(made, before)
+        (mapped,) = tf.data.Dataset.from_tensors(made).map(prepare)
+        assert np.allclose(mapped, prepare(np.array(made)))
+try:
+    made[0] = 1
+except TypeError as error:
+    assert "tf.tensor_scatter_nd_update" in str(error)
+else:
+    raise AssertionError("a tensor was changed")
 print("well")
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 import sys
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -92,3 +93,20 @@ def refuse_drawing() -> None:
         message = "random numbers drawn while JAX compiles a model would be the same in every step"
         hint = "keras.random, with a keras.random.SeedGenerator that the layer keeps"
         raise BackendTensorError(None, None, message, hint=hint)
+
+
+_WRITES_IN_PLACE = "keras.src.applications.imagenet_utils"
+
+
+def may_write(array: Any, frame: FrameType | None) -> bool:
+    """Whether the function that called that of a frame may write into a tensor, which gets its own memory first.
+
+    Only `preprocess_input` of Keras may: it writes into a view that it has made of a tensor, and that nobody else has.
+    """
+    writer = None if frame is None else frame.f_back
+    if writer is None or writer.f_globals.get("__name__") != _WRITES_IN_PLACE:
+        return False
+    if not array.flags.owndata:
+        state: Any = (1, np.shape(array), array.dtype.dtype, False, array.tobytes())
+        array.__setstate__(state)
+    return True

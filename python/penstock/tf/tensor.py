@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf import graphs, probing
-from penstock.tf.backend_tensors import BackendTensorError, operated, refuse_unreadable
+from penstock.tf.backend_tensors import BackendTensorError, may_write, operated, refuse_unreadable
 from penstock.tf.dtypes import DType, as_dtype, fits, of_array, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.mixed_lists import first_of, of_list
@@ -96,9 +96,10 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError(
-            "a tensor does not support item assignment: use tf.tensor_scatter_nd_update, or change t.numpy()"
-        )
+        if not may_write(self, currentframe()):
+            words = "use tf.tensor_scatter_nd_update, or change t.numpy()"
+            raise TypeError(f"a tensor does not support item assignment: {words}")
+        np.ndarray.__setitem__(self, key, value)
 
     def __eq__(self, other: object) -> Any:
         return _compared(np.equal, self, other)
