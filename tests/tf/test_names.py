@@ -75,6 +75,29 @@ def test_a_missing_name_is_named(symbol: str) -> None:
         getattr(found, name)
 
 
+MISPLACED = {
+    "tf.reduce_std": "tf.math.reduce_std",
+    "tf.log": "tf.math.log",
+    "tf.decode_jpeg": "tf.io.decode_jpeg",
+    "tf.nn.reduce_mean": "tf.reduce_mean",
+    "tf.data.TFRecordDatset": "tf.data.TFRecordDataset, if that is meant; else ps.open and ps.Loader",
+    "tf.math.acosh": "numpy.acosh, which takes tensors of penstock.tf",
+    "tf.foo": "TensorFlow itself, which takes tensors of penstock.tf as arrays",
+}
+
+
+@pytest.mark.parametrize("symbol", MISPLACED)
+def test_a_misspelt_or_misplaced_name_suggests_the_nearest(symbol: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        operator.attrgetter(symbol.removeprefix("tf."))(tf)
+    assert str(caught.value).endswith(f"\n  try: {MISPLACED[symbol]}")
+
+
+def test_a_misspelt_verb_suggests_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"try: tf\.data\.Dataset\.shuffle"):
+        tf.data.Dataset.range(3).suffle(3)
+
+
 CHECKS = {
     "equal": lambda t: t.debugging.assert_equal(t.constant(1), 1),
     "not equal": lambda t: t.debugging.assert_equal(t.constant([1, 2]), [1, 3], message="so"),
