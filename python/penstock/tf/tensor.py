@@ -18,7 +18,7 @@ from penstock.tf.backend_tensors import BackendTensorError, may_write, operated,
 from penstock.tf.dtypes import DType, as_dtype, fits, of_array, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.mixed_lists import first_of, of_list
-from penstock.tf.refusals import no_zero, refusing
+from penstock.tf.refusals import no_zero, refusal_of, refusing
 from penstock.tf.shapes import TensorShape, TensorSpec
 
 _NUMPY_DTYPE: Any = np.ndarray.dtype
@@ -178,7 +178,7 @@ def beside(tensor: Tensor, other: Any, error: type[Exception] = InvalidArgumentE
         return other
     if isinstance(other, Tensor):
         text = f"cannot combine {_name(tensor)} and {_name(other)} tensors: tf.cast one of them"
-        raise _error(error, text)
+        raise refusal_of(error, text)
     return NotImplemented if hasattr(other, "with_values") else _tensor(other, as_dtype(wanted))
 
 
@@ -187,11 +187,7 @@ def _added(tensor: Tensor, other: Any, error: type[Exception]) -> Any:
     try:
         return beside(tensor, other, error)
     except TypeError as refusal:
-        raise _error(error, str(refusal)) from None
-
-
-def _error(kind: type[Exception], text: str) -> Exception:
-    return InvalidArgumentError(None, None, text) if kind is InvalidArgumentError else kind(text)
+        raise refusal_of(error, str(refusal)) from None
 
 
 # These functions of NumPy combine arrays of several dtypes by operators, or write into arrays like their argument.
@@ -236,7 +232,7 @@ def _beside_scalar(result: Any, function: Any, operands: tuple[Any, Any]) -> Any
 
 def _signed(tensor: Tensor) -> Tensor:
     if numpy_dtype(tensor).kind in "ubO":
-        raise _error(InvalidArgumentError, f"{_name(tensor)} values have no sign: use tf.cast")
+        raise refusal_of(InvalidArgumentError, f"{_name(tensor)} values have no sign: use tf.cast")
     return tensor
 
 
@@ -265,7 +261,7 @@ def _give_operator(
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
-            raise _error(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
+            raise refusal_of(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
         return numpys(self, given)
 
     def backward(self: Tensor, other: Any) -> Any:
@@ -276,7 +272,7 @@ def _give_operator(
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
-            raise _error(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
+            raise refusal_of(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
         return numpys(given, self)
 
     setattr(Tensor, f"__{name}__", forward)
@@ -441,7 +437,7 @@ def _strings(array: np.ndarray[Any, Any], dtype: DType | None) -> Tensor:
             raise ValueError(
                 f"Can't convert Python sequence with mixed types or lengths to Tensor: {value!r} is not a string"
             )
-        made[place] = value
+        made[place] = bytes(value)  # not numpy.bytes_
     return made.view(Tensor)
 
 
