@@ -294,7 +294,7 @@ def of_array(dtype: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in {"cast", "saturate_cast"}:
         # It imports this module.
-        return getattr(importlib.import_module("penstock.tf.arithmetic"), name)
+        return getattr(importlib.import_module("penstock.tf"), name)
     return _bfloat16() if name == "bfloat16" else _absent(name)
 
 

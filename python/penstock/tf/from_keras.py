@@ -84,7 +84,8 @@ class TfKeras:
             raise AttributeError(name)
         symbol = f"{self._symbol}.{name}"
         message = f"{symbol} is not part of Keras {sys.modules['keras'].__version__}"
-        hint = _NOW.get(symbol) or similar(symbol, (f"{self._symbol}.{one}" for one in dir(self)))
+        found = similar(symbol, (f"{self._symbol}.{one}" for one in dir(self)))
+        hint = _NOW.get(symbol) or found or f"one of dir({self._symbol})"
         raise MissingSymbolError(None, None, message, hint=hint)
 
     def __dir__(self) -> list[str]:

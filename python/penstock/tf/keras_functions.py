@@ -78,7 +78,8 @@ def install(spaces: tuple[str, ...]) -> None:
     done: dict[int, Callable[..., Any]] = {}
     for space in spaces:
         module = sys.modules[space]
-        for name in FUNCTIONS.keys() & set(vars(module)):
+        of_space = {"resize"} if space.endswith(".image") else FUNCTIONS.keys() - {"resize"}
+        for name in of_space & set(vars(module)):
             own = getattr(module, name)
             if id(own) not in done:
                 done[id(own)] = on_keras(own, FUNCTIONS[name])
