@@ -148,6 +148,7 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
         ("x between 1", "expected `and`, as in"),
         ("x between 1 and", "expected a value"),
         ("t like x", "expected a value"),
+        (r't == "\ud800"', "half of a surrogate pair"),
         ("t like 3", "expected a pattern in quotes, such as \"cat%\", at '3'"),
         ("t ilike 'cat%'", "expected a text in double quotes"),
         ("x not == 3", "expected `in`, `between` or `like`, as in"),

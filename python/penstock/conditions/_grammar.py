@@ -320,6 +320,10 @@ class _Parser:
                 'a value: a field, a JSON value such as 3 or "cat", or a function '
                 "such as len(tokens)"
             ) from None
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise self.error("a text in Unicode, without half of a surrogate pair") from None
         self._move_to(end)
         return value
 
