@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,11 @@ def of_record(folder: Path, **options: Any) -> dict[int, tuple[Any, ...]]:
     )
     how: dict[str, Any] = {"order": ps.Shuffled(seed=1), "ragged": "list", **options}
     size = how.pop("batch_size", 6)
-    batches = list(ps.Loader(ps.open(path), size, decode={"image": spec}, **how))
+    loader = ps.Loader(ps.open(path), size, decode={"image": spec}, **how)
+    batches = [*islice(loader, 1)]
+    resumed = ps.Loader(ps.open(path), size, decode={"image": spec}, **how)
+    resumed.load_state_dict(loader.state_dict())
+    batches += resumed
     names = ("image", "mask", "half", "boxes")
     return {
         int(n): tuple(np.asarray(batch[name][k]) for name in names)

@@ -54,6 +54,7 @@ _CALLS = {
     "abs": (1, ()),
     "round": (1, ()),
     "isnan": (1, ()),
+    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second"), (1, ())),
     "width": (1, ()),
     "height": (1, ()),
     "cast": (1, ("the name of a type",)),
@@ -320,6 +321,10 @@ class _Parser:
                 'a value: a field, a JSON value such as 3 or "cat", or a function '
                 "such as len(tokens)"
             ) from None
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise self.error("a text in Unicode, without half of a surrogate pair") from None
         self._move_to(end)
         return value
 
