@@ -153,3 +153,15 @@ def test_ends_of_other_columns_are_refused(tmp_path: Path, eos: Any, message: st
     ps.write({"ids": [[5, 6]], "labels": [[5, 6]]}, tmp_path / "a.arrow")
     with pytest.raises(ps.SchemaError, match=message):
         ps.pieces(ps.open(tmp_path / "a.arrow"), ["ids", "labels"], 4, eos=eos)
+
+
+def test_lists_of_one_token_that_were_taken_for_numbers_name_the_type(tmp_path: Path) -> None:
+    ps.write(
+        {"t": pa.array([[5], [6]], pa.list_(pa.int64()))}, tmp_path / "a.tfrecord", index=False
+    )
+    with pytest.raises(ps.SchemaError, match="this column is int64") as caught:
+        ps.packed(ps.open(tmp_path / "a.tfrecord", index="never"), "t", 4)
+    assert caught.value.hint is not None
+    assert 'types={"t": "list<int32>"}' in caught.value.hint
+    data = ps.open(tmp_path / "a.tfrecord", index="never", types={"t": "list<int32>"})
+    assert ps.packed(data, "t", 4)[0]["t"] == [5, 6, 0, 0]

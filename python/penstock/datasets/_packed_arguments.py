@@ -45,8 +45,18 @@ def _check_column(ds: Dataset, column: str, *, may_be_bool: bool) -> None:
     )
     if not is_good:
         raise SchemaError(
-            f"packed takes a column of lists of numbers, but this column is {type_}", field=column
+            f"packed takes a column of lists of numbers, but this column is {type_}",
+            field=column,
+            hint=_hint_of_lists(column, type_),
         )
+
+
+def _hint_of_lists(column: str, type_: pa.DataType) -> str | None:
+    """How to open numbers as lists: if each list that was seen has one value, the inferred type is that of a number."""
+    if not _is_number(type_):
+        return None
+    stored = "int32" if pa.types.is_integer(type_) else type_
+    return f'if these are lists of one value, penstock.open(..., types={{"{column}": "list<{stored}>"}})'
 
 
 def _is_number(type_: pa.DataType) -> bool:
