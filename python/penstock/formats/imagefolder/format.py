@@ -327,6 +327,9 @@ class ImageFolderReader(Reader):
             chunk: Chunk[np.ndarray | None] = Chunk(int(some[0]), len(some), 0, 0, data=some)
             yield chunk, None
 
+    def record_numbers(self, chunk: Chunk[np.ndarray | None]) -> np.ndarray:
+        return super().record_numbers(chunk) if chunk.data is None else chunk.data
+
     def decode(
         self, chunk: Chunk[np.ndarray | None], records: Selection, columns: Projection
     ) -> pa.RecordBatch:
