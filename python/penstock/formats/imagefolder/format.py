@@ -76,6 +76,7 @@ class ImageFolderFormat(Format):
         "imagefolder",
         ("/",),
         holds_images=True,
+        picture_files=(IMAGE, FILE_NAME),
         reads_images=True,
         whole_dictionaries=("*",),
         is_folder=True,

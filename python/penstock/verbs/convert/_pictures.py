@@ -17,6 +17,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
 from penstock.payloads.image_bytes import PICTURE_HINT, bytes_of
+from penstock.storage.image_names import named_after_codec
 
 _LOOKED_AT = 16
 """The number of records read to find out whether a column of bytes holds images."""
@@ -41,6 +42,8 @@ class Pictures:
     max_side: int | None = None
     masks: tuple[str, ...] = ()
     """Those of the columns that hold masks, which are resized by the nearest pixel and become PNGs."""
+    files: tuple[str, str] | None = None
+    """One of the columns, and the column of the names of its pictures' files, whose endings follow the codec."""
     check: Callable[[pa.Array], None] | None = attribute(default=None, repr=False, compare=False)
     """Raises the error of a damaged image that the target format cannot store; None if it stores all."""
     found: dict[str, None] = attribute(default_factory=dict[str, None], repr=False, compare=False)
@@ -86,7 +89,8 @@ class Pictures:
                 column = pa.ExtensionArray.from_storage(after.type, stored.cast(pa.binary()))
             columns.append(column)
             fields.append(after)
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        made = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        return made if self.files is None else _with_endings(made, *self.files)
 
     def intact(
         self, batch: pa.RecordBatch, threads: int | None, tell: Callable[[int, FormatError], None]
@@ -143,6 +147,18 @@ class Pictures:
             rows = np.flatnonzero(ways > 1).tolist()
             if any(before[row].as_py() != after[row].as_py() for row in rows):
                 self.found[turned] = None
+
+
+def _with_endings(batch: pa.RecordBatch, pictures: str, files: str) -> pa.RecordBatch:
+    """Give the names of files the endings of their pictures' codecs."""
+    from penstock.payloads.images import image_sizes
+
+    codecs = image_sizes(batch.column(pictures)).field("codec").to_pylist()
+    names = batch.column(files).to_pylist()
+    pairs = zip(names, codecs, strict=True)
+    made = [n if n is None or c is None else named_after_codec(n, c) for n, c in pairs]
+    place = batch.schema.get_field_index(files)
+    return batch.set_column(place, batch.schema.field(files), pa.array(made, pa.string()))
 
 
 def _has_mixed_mask(before: Any, after: Any) -> bool:
