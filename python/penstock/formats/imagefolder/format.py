@@ -75,6 +75,7 @@ class ImageFolderFormat(Format):
     info = FormatInfo(
         "imagefolder",
         ("/",),
+        holds_structs=False,
         holds_images=True,
         picture_files=(IMAGE, FILE_NAME),
         reads_images=True,

@@ -177,9 +177,7 @@ class Reading(Records):
         """Storage for the written files. Their permissions are no wider than those of the source."""
         rename = rename or {}
         wanted = _checked_columns(dataset.schema, columns, rename)
-        pictures = pictures_of(
-            dataset, wanted, *images, masks, target_holds_images=kind.info.holds_images
-        )
+        pictures = pictures_of(dataset, wanted, *images, masks, target=kind.info)
         pictures = _naming_files(pictures, dataset.schema, wanted, rename, kind)
         skips, pictures = _skipping(dataset, kind, options, pictures)
         self._gives_changed = skips and choice.is_all
@@ -231,7 +229,7 @@ class Reading(Records):
         assert self._pictures is not None, "they are changed"
         dataset, found, done = self.dataset, np.ones(len(order), bool), 0
 
-        def tell(row: int, error: FormatError) -> None:
+        def tell(row: int, error: FormatError | SchemaError) -> None:
             found[done + row] = False
             number = int(order[done + row])
             shards, records = dataset.files.locate(np.array([number]))
@@ -367,7 +365,7 @@ def _naming_files(
 
 
 def _are_changed(pictures: Pictures | None) -> bool:
-    return pictures is not None and pictures.is_rewritten
+    return pictures is not None and pictures.is_changed
 
 
 def chosen_first(dataset: Dataset, choice: Choice) -> tuple[Dataset, Choice]:
