@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from penstock import _core
-from penstock.columns.types import is_bytes, is_text
+from penstock.columns.types import is_bytes, is_embedded_image, is_text
 from penstock.conditions._comparing import as_array, compared, plain
 from penstock.conditions._grammar import Call, Literal, type_of
 from penstock.errors import SchemaError
@@ -188,6 +188,8 @@ def _has(values: pa.Array, member: Any) -> pa.Array:
 
 def _size(side: str, values: pa.Array) -> pa.Array:
     """The width or the height of each encoded image, from its first bytes."""
+    if is_embedded_image(values.type):
+        values = values.flatten()[values.type.get_field_index("bytes")]
     if not is_bytes(values.type):
         raise SchemaError(f"{side} takes images, not {values.type}")
     try:
