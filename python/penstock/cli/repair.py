@@ -17,6 +17,7 @@ from penstock.cli.options import (
     source_argument,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH
 
 
 @click.command(
@@ -31,7 +32,7 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--into", type=click.Path(), help="A file for one file, a folder for several.")
+@click.option("--into", type=PATH, help="A file for one file, a folder for several.")
 @click.option(
     "--in-place", is_flag=True, help="Replace damaged files, each when its repair is complete."
 )
