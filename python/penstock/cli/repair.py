@@ -74,8 +74,8 @@ def command(
     """Copy all intact records out of damaged files.
 
     Payloads are copied unchanged. If only the header of a record is damaged and the checksum of its payload is right,
-    the record is restored. Records that cannot be decoded are left out. The exit status is 0 if any record was kept or
-    nothing was damaged. The report lists what was left out.
+    the record is restored. Records that cannot be decoded are left out. The exit status is 1 if nothing could be saved of
+    a file, which then has no new file, or of all files. The report lists what was left out.
     """
     import penstock as ps
 
@@ -98,5 +98,5 @@ def command(
         output.emit(report.to_dict())
     else:
         output.show(report)
-    if not report.ok and not report.num_records:
+    if report.unwritten or not (report.ok or report.num_records):
         raise click.exceptions.Exit(1)
