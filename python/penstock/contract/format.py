@@ -226,6 +226,11 @@ class Reader(ABC):
         return None
 
     @property
+    def lacks_checksums(self) -> bool:
+        """Whether the file was written without the checksums of its format, where these are optional."""
+        return False
+
+    @property
     def skipped_files(self) -> Sequence[SkippedFile]:
         """Files of a folder that are not data, with reasons."""
         return ()

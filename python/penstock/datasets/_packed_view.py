@@ -82,9 +82,10 @@ class PackedView(View):
         """What is added to each document and each row in a column."""
         return Added(*self._ends(column), self.pad[column])
 
-    def _ends(self, column: str) -> list[float | None]:
+    def _ends(self, column: str) -> tuple[float | None, float | None]:
         """The values of `bos` and `eos` in a column."""
-        return [None if end is None else end[column] for end in (self.bos, self.eos)]
+        bos, eos = (None if end is None else end[column] for end in (self.bos, self.eos))
+        return bos, eos
 
     @property
     def facts(self) -> tuple[Any, ...]:
