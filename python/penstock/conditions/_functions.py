@@ -27,9 +27,13 @@ def called(node: Call, values: pa.Array) -> Any:
     if function in _OF_ANY:
         return _OF_ANY[function](values, *node.literals)
     if function in _OF_NUMBERS:
+        if pa.types.is_decimal(values.type):
+            values = values.cast(pa.float64())
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             raise SchemaError(f"{function} takes numbers, not {values.type}")
         return _OF_NUMBERS[function](values)
+    if function in OF_TIMES:
+        return _part_of_time(function, values)
     if function in _OF_TEXTS:
         if not (is_text(values.type) or is_bytes(values.type)):
             raise SchemaError(f"{function} takes texts, not {values.type}")
@@ -43,12 +47,22 @@ _OF_NUMBERS: dict[str, Callable[..., pa.Array]] = {
     "round": lambda values: compute.round(values, round_mode="half_towards_infinity"),
     "isnan": lambda values: compute.is_nan(values.cast(pa.float64())),
 }
+OF_TIMES = ("year", "month", "day", "hour", "minute", "second")
 _OF_TEXTS: dict[str, Callable[..., pa.Array]] = {
     "lower": compute.utf8_lower,
     "upper": compute.utf8_upper,
     "trim": compute.utf8_trim_whitespace,
     "replace": compute.replace_substring,
 }
+
+
+def _part_of_time(part: str, values: pa.Array) -> pa.Array:
+    """A part of each time, in the zone of its column; UTC if the column has none."""
+    is_day = pa.types.is_date(values.type)
+    if not (pa.types.is_timestamp(values.type) or (is_day and part in ("year", "month", "day"))):
+        wanted = "times or dates" if part in ("year", "month", "day") else "times"
+        raise SchemaError(f"{part} takes {wanted}, not {values.type}")
+    return getattr(compute, part)(values).cast(pa.int64())
 
 
 def _like(values: pa.Array, pattern: str, *, ignore_case: bool = False) -> pa.Array:
