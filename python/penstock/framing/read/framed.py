@@ -112,8 +112,9 @@ class FramedReader(Reader):
 
     def record_numbers(self, chunk: FrameChunk) -> np.ndarray:
         records = chunk.data.records if isinstance(chunk.data, Held) else None
-        is_picked = records is not None and len(records) == chunk.num_records
-        return records if is_picked else super().record_numbers(chunk)
+        if records is not None and len(records) == chunk.num_records:
+            return records  # also those that were picked
+        return super().record_numbers(chunk)
 
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
