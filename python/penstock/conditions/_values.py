@@ -255,6 +255,6 @@ def _number(value: Any) -> Any:
     type_ = value.type
     if pa.types.is_integer(type_):
         return value.cast(pa.int64())
-    if not pa.types.is_floating(type_):
+    if not (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         raise SchemaError(f"values of type {type_} are not numbers")
     return value.cast(pa.float64())
