@@ -328,12 +328,12 @@ def _in_old_types(
     """Return the values of `--set` in the types of the fields that they replace."""
     import penstock as ps
 
-    folder = options["overlays"]
-    is_new = folder is None or not ("://" in folder or os.path.lexists(folder))
+    folder = options["overlays"] or ""
+    is_there = "://" in folder or os.path.lexists(folder)
     with misuse():
         schema = ps.open(
             source,
-            overlays=is_new or folder,
+            overlays=folder if is_there else True,
             storage_options=options["storage_options"],
         ).schema
     texts = pairs_of(words, "--set", empty=True)

@@ -347,10 +347,13 @@ def _with_columns(dataset: ps.Dataset, computed: dict[str, str]) -> ps.Dataset:
 
 
 def _texts_of(dataset: ps.Dataset) -> list[str]:
-    """The columns of bytes that are text in all records."""
+    """The columns that are text in all records, except those of JSON, whose fields may be read."""
+    import pyarrow as pa
+
     import penstock as ps
 
-    return [field.name for field in ps.stats(dataset).fields if field.is_text]
+    found = [field for field in ps.stats(dataset).fields if field.is_text]
+    return [field.name for field in found if not isinstance(field.type, pa.JsonType)]
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:

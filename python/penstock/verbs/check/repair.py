@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from penstock import errors
 from penstock.contract.format import Format, Options
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads
@@ -148,8 +149,7 @@ def repair(
     else:
         work.all_on(on, list(zip(paths, targets, strict=True)), threads)
     found, unwritten = tuple(work.findings), tuple(work.unwritten)
-    made = tuple(work.paths)
-    return Report(work.num_records, found, work.num_bytes, made, "repair", unwritten)
+    return Report(work.num_records, found, work.num_bytes, tuple(work.paths), "repair", unwritten)
 
 
 # Complexity: one branch for each kind of target.
@@ -288,7 +288,6 @@ class _Work:
         return Note(self.new_storage, target, [path, before, options, how])
 
     def one(self, path: str, target: str) -> None:
-        """Repair one file."""
         num_written, num_found = len(self.paths), len(self.findings)
         self._one(path, target)
         self._note_if_lost(path, len(self.paths) > num_written, self.findings[num_found:])
@@ -373,8 +372,7 @@ class _Work:
         except BaseException as error:
             saving.abort()
             sink.abort()
-            if isinstance(error, PenstockError) and error.file == begun:
-                error.file = target  # the caller does not know the hidden name
+            errors.known_as(error, begun.__eq__, target)
             raise
         self.num_records += num_records
         self.findings.extend(findings)
