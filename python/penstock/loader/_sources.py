@@ -213,11 +213,19 @@ class Records:
     ) -> pa.RecordBatch:
         with clock.on("columns"):
             try:
+                self._verify_once(dataset, numbers)
                 return take(dataset, numbers, self._columns, clock.reading, lend=views)
             finally:
                 # Checked after the read: data read before a change is valid, and a change explains an error.
                 for shard in distinct(dataset.files.locate(numbers)[0]).tolist():
                     dataset.files.check_unchanged(shard)
+
+    def _verify_once(self, dataset: Dataset, numbers: np.ndarray) -> None:
+        """Compare the checksums of the arrays, or other parts of the files, that have some of these records."""
+        view = getattr(dataset.files, "view", None)
+        columns = self._columns if view is None else None  # a view may have other names
+        for shard in distinct(dataset.files.locate(numbers)[0]).tolist():
+            dataset.files.own(shard).verify_once(columns)
 
 
 def records_of(

@@ -175,6 +175,7 @@ def _open(
         restore=partial(_restored, comment=comment),
         lost=lost,
         checks=checks,
+        arrays=arrays,
     )
 
 
