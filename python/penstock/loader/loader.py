@@ -427,7 +427,8 @@ class Loader:
 
     def stats(self) -> LoaderStats:
         """Where the time went since the loader was created. `print` also shows what to change."""
-        return self._meter.stats(len(self.source.damage))
+        counts = (region.num_records for region in self.source.damage)
+        return self._meter.stats(sum(1 if count is None else count for count in counts))
 
     @property
     def class_names(self) -> dict[str, list[str]]:
