@@ -89,7 +89,8 @@ class Loader:
             dict is enough. A column of integers, or an expression such as "len(text)", chooses a bucket without padding.
             `uneven` applies to each bucket's last step. If the order repeats records, epochs may differ in their batches.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. By default it is
-            stored in the files (folders of images, npz, HDF5), or else found by one pass over the column.
+            stored in the files (folders of images, npz, HDF5, and dictionaries of Parquet and Arrow, as `cat.codes` of
+            pandas), or else found by one pass over the column.
         fill: {column: value}: the number that replaces missing numbers, and all pixels of missing images and masks, which
             are errors otherwise; or the text or bytes that replace missing ones, which are None otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
