@@ -26,6 +26,7 @@ from penstock.limits import limits_from
 from penstock.loader._added import AddedColumns
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import as_arrays
+from penstock.loader._fill import check_values
 from penstock.loader._image_batches import ImageFault
 from penstock.loader._missing_images import check_fills, filled
 from penstock.loader._padding import ArrayOptions
@@ -136,6 +137,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_fills(self.arrays.fill, self.decode)
+        labels = self.classes.known
+        check_values(self.arrays.fill, self.source.schema, self.decode, labels)
 
     @property
     def class_names(self) -> dict[str, list[str]]:

@@ -86,6 +86,11 @@ class Records:
         return hashlib.blake2b(" ".join(digests).encode(), digest_size=16).hexdigest()
 
     @property
+    def every_name(self) -> set[str]:
+        """The names of all columns of the datasets, also of those that are not read."""
+        return {name for dataset in self.datasets for name in dataset.files.schema.names}
+
+    @property
     def damage(self) -> list[SkippedRegion]:
         return [region for dataset in self.datasets for region in dataset.damage]
 

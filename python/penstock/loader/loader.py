@@ -23,6 +23,7 @@ from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
 from penstock.loader._buckets import BucketSequence, sequence_of
 from penstock.loader._caching import cached, parses_less_with
 from penstock.loader._class_names import ClassNames
+from penstock.loader._fill import of_columns
 from penstock.loader._maker import BatchMaker
 from penstock.loader._padding import array_options, padded_paths
 from penstock.loader._plan import EpochPlan
@@ -185,7 +186,7 @@ class Loader:
             schema,
             decode or {},
             ragged=ragged,
-            fill=fill or {},
+            fill=of_columns(fill or {}, schema, self.source.every_name),
             pad_to=pad_to,
             buckets=self._sequence.longest(),
             truncate=truncate,
