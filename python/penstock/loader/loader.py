@@ -132,6 +132,7 @@ class Loader:
         (1, 4)
     """
 
+    @arguments.refusing_other_words
     def __init__(
         self,
         data: Any,
