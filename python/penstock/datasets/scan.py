@@ -68,6 +68,7 @@ def _chunk_batches(
     reading = _Scan(dataset, columns, threads, dataset.add_skipped, is_cautious=is_cautious)
     for _, read in reading.batches(range(len(dataset.paths))):
         yield read.batch
+    dataset.files.all_read()
 
 
 def shard_batches(

@@ -284,7 +284,7 @@ class Recipe:
         how: dict[str, Any] = {
             "threads": self.threads,
             "limits": limits,
-            "damage": "skip",
+            "damage": "salvage" if spec.allow_damaged else "skip",
             "pool": shared.pool,
         }
         column, keys = rows.batch.column(name), spec.drawn_from(rows.keys)
@@ -301,7 +301,10 @@ class Recipe:
                     except SchemaError as error:
                         raise error.at(field=path) from None
                     rows.decoded[path], faults[path] = found
-        return {path: self._without_nulls(rows, path, found) for path, found in faults.items()}
+        return {
+            path: self._without_nulls(rows, path, [fault for fault in found if not fault.salvaged])
+            for path, found in faults.items()
+        }
 
     def _without_nulls(self, rows: _Rows, path: str, faults: list[ImageFault]) -> list[ImageFault]:
         """Give missing images the value of `fill`, if there is one, and return the other faults."""
@@ -316,7 +319,8 @@ class Recipe:
         error.file, error.record = self.source.locate(number)
         if self.source.damage_mode == "error":
             if error.hint != EXIF_HINT:
-                error.hint = 'open(..., damage="skip"), to skip damaged records'
+                also = _SALVAGING if "allow_damaged=True" in (error.hint or "") else ""
+                error.hint = f'{also}open(..., damage="skip"), to skip damaged records'
             if is_null:
                 error.hint = f'ds.filter("`{error.field}` is not null"), to leave out records without an image'
             raise error
@@ -334,6 +338,9 @@ class Recipe:
             if error.record is not None:
                 error.file, error.record = self.source.locate(int(numbers[error.record]))
             raise
+
+
+_SALVAGING = "ps.Image(allow_damaged=True), to use the intact part of a damaged JPEG; or "
 
 
 def _is_null(batch: pa.RecordBatch, name: str | None, row: int) -> bool:

@@ -17,7 +17,15 @@ from penstock.columns.batches import empty_batch
 from penstock.columns.casts import common_type
 from penstock.columns.joined import join
 from penstock.columns.numbers import distinct
-from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_bytes, is_text, storage_of
+from penstock.columns.types import (
+    DTYPE_KEY,
+    ImageType,
+    cast_values,
+    is_bytes,
+    is_embedded_image,
+    is_text,
+    storage_of,
+)
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import lost_with
@@ -399,8 +407,8 @@ def _type_of_all(types: Sequence[pa.DataType]) -> pa.DataType | None:
     if _LABELS in types and all(type_ == _LABELS or is_text(type_) for type_ in types):
         return _LABELS
     found = reduce(_common_type, types)
-    if found is None and any(map(_is_picture, types)):
-        found = reduce(_common_type, [pa.binary() if _is_picture(t) else t for t in types])
+    if found is None and any(map(is_embedded_image, types)):
+        found = reduce(_common_type, [pa.binary() if is_embedded_image(t) else t for t in types])
     return found
 
 
@@ -440,12 +448,6 @@ def _bare(type_: Any) -> pa.DataType:
     return storage_of(type_) if isinstance(type_, ImageType) else type_
 
 
-def _is_picture(type_: Any) -> bool:
-    """Whether values are Hugging Face's structs of the bytes and the path of an image."""
-    names = {field.name for field in type_} if pa.types.is_struct(type_) else set[str]()
-    return "bytes" in names and names <= {"bytes", "path"}
-
-
 def _as(array: Any, type_: pa.DataType) -> pa.Array:
     """Convert bytes to images, images to bytes, and class labels and other values to the common type."""
     if array.type == type_:
@@ -456,7 +458,7 @@ def _as(array: Any, type_: pa.DataType) -> pa.Array:
         names = array.dictionary.cast(pa.string())
         return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
     bare = array.storage if isinstance(array.type, ImageType) else array
-    if _is_picture(bare.type) and not pa.types.is_struct(type_):
+    if is_embedded_image(bare.type) and not pa.types.is_struct(type_):
         bare = bytes_of(bare)
     stored = storage_of(type_) if isinstance(type_, ImageType) else type_
     if bare.type != stored:

@@ -79,6 +79,7 @@ class NpzFormat(Format):
     info = FormatInfo(
         "npz",
         (".npz",),
+        holds_structs=False,
         holds_decimals=False,
         checksums="CRC-32 of each array",
         can_map=True,

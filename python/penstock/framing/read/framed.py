@@ -111,6 +111,11 @@ class FramedReader(Reader):
         first = int(np.searchsorted(starts, np.uint64(chunk.start_byte)))
         return np.arange(first, first + chunk.num_records)
 
+    def record_numbers(self, chunk: FrameChunk) -> np.ndarray:
+        records = chunk.data.records if isinstance(chunk.data, Held) else None
+        is_picked = records is not None and len(records) == chunk.num_records
+        return records if is_picked else super().record_numbers(chunk)
+
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
         index = self.index
