@@ -346,6 +346,11 @@ class Reader(ABC):
         del chunk
         return False
 
+    def verify_once(self, columns: Projection) -> None:
+        """Compare the checksums that cover all values of these columns, each of them once while the file is open. A
+        loader calls it before it reads records by number, in any order. Raises FormatError."""
+        del columns
+
     def checks(self) -> Iterable[Callable[[], None]]:
         """Yield a function for each part of the file that has a checksum but is in no chunk. It reads the part, and
         raises FormatError if it is damaged. Decoding does not verify these parts again."""

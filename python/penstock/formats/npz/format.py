@@ -176,6 +176,7 @@ def _open(
         restore=partial(_restored, comment=comment),
         lost=lost,
         checks=checks,
+        arrays=arrays,
     )
 
 
