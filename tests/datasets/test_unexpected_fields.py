@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgpack
@@ -250,3 +251,81 @@ def test_changing_fields_loses_no_column_of_a_later_file(tmp_path: Path, into: s
         ps.add_fields(paths, {"new": 1}, **where)
     assert [Path(path).read_bytes() for path in paths] == before
     assert not list(tmp_path.glob("out/*.parquet"))
+
+
+TYPES = {"id": "int32"}
+VERBS: dict[str, Callable[[ps.Dataset, Path], object]] = {
+    "convert": ps.convert,
+    "shuffle": lambda ds, to: ps.convert(ds, to, shuffle=1),
+    "filter": lambda ds, to: ps.convert(ds.filter("id > 0"), to),
+    "again": lambda ds, to: ps.convert(ds.with_types({"id": "int16"}), to),
+    "write": ps.write,
+    "dedupe": lambda ds, to: ps.dedupe(ds, into=to),
+    "sort": lambda ds, to: ps.sort(ds, "id", into=to),
+    "split": lambda ds, to: ps.convert(ps.split(ds, {"a": 1})["a"], to),
+    "diff": lambda ds, to: ps.diff(ds, ds.select(["id"])),
+    "tasks": lambda ds, to: ps.convert(ds, to, num_shards=2),
+}
+
+
+@pytest.mark.parametrize("ending", STORING)
+def test_types_of_other_fields_change_nothing_for_a_column_of_a_later_file(
+    tmp_path: Path, ending: str
+) -> None:
+    paths = two_files(tmp_path, ending)
+    for types in (None, TYPES):
+        for name, verb in VERBS.items():
+            with pytest.raises(ps.SchemaError, match="would be lost") as caught:
+                verb(ps.open(paths, types=types), tmp_path / "out.arrow")
+            assert (caught.value.file, caught.value.field) == (paths[1], "late"), name
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "msgpack", "tar"])
+def test_types_of_other_fields_change_nothing_for_a_field_of_a_late_record(
+    tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    late(path)
+    name = ps.open(path).schema.names[ending == "tar"]
+    types = {name: "string" if ending == "tar" else "int32"}
+    # `id` has another name in a tar.
+    verbs = ["convert", "write", "split"] if ending == "tar" else list(VERBS)
+    for verb in verbs:
+        run = VERBS[verb]
+        if verb != "diff":
+            with pytest.raises(ps.SchemaError, match="was not seen") as caught:
+                run(ps.open(path), tmp_path / "out.arrow")
+        with pytest.raises(ps.SchemaError, match="was not seen") as caught:
+            run(ps.open(path, types=types), tmp_path / "out.arrow")
+        assert (caught.value.file, caught.value.record) == (str(path), MANY - 1), verb
+    assert not list(tmp_path.glob("out*"))
+    with pytest.warns(UserWarning, match="'late.*inferred from the first 1000 records"):
+        assert ps.open(path, types=types).to_table().num_rows == MANY
+
+
+def test_types_of_other_fields_change_nothing_for_the_values_and_the_lack_of_a_field(
+    tmp_path: Path,
+) -> None:
+    wide = pa.table({"id": [3], "x": pa.array([0.1], pa.float64())})
+    ps.write(pa.table({"id": [1], "x": pa.array([0.5], pa.float32())}), tmp_path / "a.parquet")
+    ps.write(wide, tmp_path / "b.parquet")
+    ps.write({"id": [3]}, tmp_path / "c.parquet")
+    for types in (None, TYPES):
+        with pytest.raises(ps.SchemaError, match="would be rounded"):
+            ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"], types=types).to_table()
+        with pytest.raises(ps.SchemaError, match="no such column") as caught:
+            ps.open([tmp_path / "a.parquet", tmp_path / "c.parquet"], types=types).to_table()
+        assert caught.value.field == "x"
+    both = ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"], types={"x": "float64"})
+    assert both.to_table().to_pydict() == {"id": [1, 3], "x": [0.5, 0.1]}
+
+
+def test_types_know_fields_that_overlays_hide(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ps.write({"id": [1, 2], "x": [3, 4], "y": [5, 6]}, path)
+    ps.drop_fields(path, ["x"])
+    ps.replace_fields(path, {"y": [7, 8]})
+    ds = ps.open(path, types=TYPES)
+    ps.convert(ds, tmp_path / "out.arrow")
+    assert ps.open(tmp_path / "out.arrow").to_table().to_pydict() == {"id": [1, 2], "y": [7, 8]}

@@ -111,6 +111,17 @@ class FormatInfo:
     """A file of zero bytes is valid and has no records."""
 
 
+class Retyped(NamedTuple):
+    """A schema that was found in the files, before `types=` changed the types of some fields."""
+
+    names: frozenset[str]
+    """The fields with types of the caller."""
+    own: pa.Schema
+    """The schema that was found."""
+    origin: Any
+    """Where the types of the other fields come from, as in `Files.types`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The checked keywords of `penstock.open`, which configure a reader."""
@@ -128,8 +139,10 @@ class Options:
     """Opens a file in the shard's folder, given its name without a path. Returns None if there is no such file."""
     stores_index: bool = True
     """Whether the reader may store an index that it had to make."""
-    settled: bool = False
-    """Whether `schema` was inferred from other files: a value that it cannot hold exactly is then an error."""
+    settled: frozenset[str] = frozenset()
+    """The fields of `schema` whose types were found in other files: a value that they cannot hold exactly is an error."""
+    retyped: Retyped | None = None
+    """If `schema` was found, and `types=` gave some of its types."""
     complete: bool = False
     """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
     as_table: bool = False

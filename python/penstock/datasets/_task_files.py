@@ -103,7 +103,7 @@ class TaskFiles(Files):
         self._overlays = None if known.fields is None else self._same_overlays(known.fields)
         self._forget_readers()
         # Only the first records of a file can show that it has none of the fields.
-        is_checked = known.types != "given" and (part is None or not part.first_record)
+        is_checked = self.found_types != "given" and (part is None or not part.first_record)
         self._alike = set(range(self._num_kept)) if is_checked else Every()
         self._whole = set[int]()
         self._has_warned = True

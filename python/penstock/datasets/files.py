@@ -17,7 +17,15 @@ from penstock import formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
+from penstock.contract.format import (
+    Chunk,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    Retyped,
+    SkippedRegion,
+)
 from penstock.contract.opening import open_shard
 from penstock.datasets._ahead import (
     AHEAD_FILES,
@@ -105,8 +113,9 @@ class Files(Unlisted):
         self._forget_readers()
         self._has_warned = True  # no warning about empty files before a file with records was found
         is_given = options.schema is not None or options.raw
+        has_same = options.raw or (is_given and options.retyped is None)
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
-        self._alike = Every() if is_given or len(paths) == 1 else set[int]()
+        self._alike = Every() if has_same or len(paths) == 1 else set[int]()
         self._whole = copy.copy(self._alike)  # files of which no stored column is left out
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
@@ -352,15 +361,19 @@ class Files(Unlisted):
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
             # A schema from the sidecar was made for this file, so its types must hold every value exactly.
-            options = replace(options, settled=shard >= self._num_kept)
+            others = settled.names if shard >= self._num_kept else ()
+            options = replace(options, settled=frozenset(others))
+        elif options.retyped is not None:
+            options = replace(options, settled=_settled_of(options.retyped))
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        if settled is None:
+        if settled is None and options.retyped is None:
             return open_with_nulls(fmt, source, options)
+        schema: Any = options.schema if settled is None else settled
         try:
-            return open_shard(fmt, source, replace(options, schema=settled))
+            return open_shard(fmt, source, replace(options, schema=schema))
         except SchemaError:
-            self._refuse_disjoint(shard, settled.names)
+            self._refuse_disjoint(shard, schema.names)
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
@@ -385,10 +398,30 @@ class Files(Unlisted):
         columns check each record instead; see `complete`."""
         if shard in self._whole:
             return
-        if self.types == "stored":
+        if self.found_types == "stored":
             names = self._names_alone(shard, only_stored=True)
             refuse_left_out(self.paths[shard], names, self._names_in_files())
         self._whole.add(shard)
+
+    @property
+    def found_types(self) -> Types:
+        """Where the types of the fields come from that `types=` does not name."""
+        retyped = self.options.retyped
+        return self.types if retyped is None else retyped.origin
+
+    def retyped(self, schema: pa.Schema) -> Retyped | None:
+        """What `Options.retyped` is for a schema with other types. None if the caller gave the schema of these files."""
+        if self._has_whole_schema and self.options.retyped is None:
+            return None
+        own = self.schema if self._settled is None else self._settled
+        old = dict(zip(self.schema.names, self.schema.types, strict=True))
+        names = frozenset(field.name for field in schema if old.get(field.name) != field.type)
+        before = self.options.retyped or Retyped(frozenset(), own, self.types)
+        return before._replace(names=before.names | names)
+
+    @property
+    def _has_whole_schema(self) -> bool:
+        return isinstance(self.options.schema, pa.Schema)
 
     def _names_in_files(self) -> list[str]:
         return (self.schema if self._settled is None else self._settled).names
@@ -404,6 +437,9 @@ class Files(Unlisted):
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
+        if self.options.retyped is not None:
+            alone.options = replace(self.options, schema=None, retyped=None)
+            alone._hive = None if self._hive is None else self._hive.of_any_schema()
         with alone.once(shard) as opened:
             schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
@@ -493,8 +529,9 @@ class Files(Unlisted):
         return map(self.own, range(len(self.paths)))
 
     def complete(self) -> Files:
-        """These files, for callers that must not lose fields: a record or a file with further ones is a SchemaError."""
-        if self.options.schema is not None or self.options.raw:
+        """These files, for callers that must not lose fields: a record or a file with further ones is a SchemaError,
+        unless the caller's schema leaves them out."""
+        if self.options.raw or (self._has_whole_schema and self.options.retyped is None):
             return self
         other = copy.copy(self)
         other.options = replace(self.options, complete=True)
@@ -527,3 +564,8 @@ class Files(Unlisted):
     def answer(self, shard: int, condition: Filter) -> bool | None:
         """Whether the names of its folders make a condition true for all records of a file, or for none; else None."""
         return None if self._hive is None else self._hive.answer(shard, condition)
+
+
+def _settled_of(retyped: Retyped) -> frozenset[str]:
+    """`Options.settled` for a schema to which `types=` gave some types."""
+    return frozenset() if retyped.origin == "kept" else frozenset(retyped.own.names) - retyped.names

@@ -313,7 +313,7 @@ def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
         is_own = stored.schema.field(name).type == column.type
         name = stored.fields[name]
     is_asked = options.schema is not None and not is_own and type_by_name(name) != column.type
-    exact = options.schema is None or options.settled
+    exact = options.schema is None or column.name in options.settled
     return plan_field(column, name, options.limits, is_asked, exact)
 
 
