@@ -329,3 +329,42 @@ def test_types_know_fields_that_overlays_hide(tmp_path: Path) -> None:
     ds = ps.open(path, types=TYPES)
     ps.convert(ds, tmp_path / "out.arrow")
     assert ps.open(tmp_path / "out.arrow").to_table().to_pydict() == {"id": [1, 2], "y": [7, 8]}
+
+
+READINGS: dict[str, Callable[[ps.Dataset], object]] = {
+    "to_table": lambda ds: ds.to_table(),
+    "scan": lambda ds: list(ds.scan()),
+    "head": lambda ds: ds.head(4),
+    "lazy": lambda ds: ds.lazy().collect(),
+    "to_arrow_dataset": lambda ds: ds.to_arrow_dataset().to_table(),
+    "stats": ps.stats,
+    "take": lambda ds: ds[3],
+    "tasks": lambda ds: [list(task.batches()) for task in ds.tasks()],
+    "filter": lambda ds: ds.filter("id > 3").to_table(),
+    "rename": lambda ds: ds.rename({"id": "number"}).to_table(),
+}
+
+
+@pytest.mark.parametrize("ending", STORING)
+def test_reading_warns_once_of_a_column_that_only_a_later_file_stores(
+    tmp_path: Path, ending: str
+) -> None:
+    for types in (None, TYPES):
+        for name, reading in READINGS.items():
+            folder = tmp_path / f"{name}-{types is None}"  # one warning for each folder
+            folder.mkdir()
+            paths = two_files(folder, ending)
+            ds = ps.open(paths, types=types)
+            assert ds.to_table(["id"]).num_rows == 4
+            with pytest.warns(UserWarning, match="'late.*the first file has no such") as caught:
+                reading(ds)
+            reading(ds)  # without a second warning
+            assert [str(one.message).startswith(paths[1]) for one in caught] == [True], name
+
+
+def test_verbs_lose_nothing_after_a_warning(tmp_path: Path) -> None:
+    ds = ps.open(two_files(tmp_path, "parquet"))
+    with pytest.warns(UserWarning, match="late"):
+        ds.to_table()
+    with pytest.raises(ps.SchemaError, match="would be lost"):
+        ps.convert(ds, tmp_path / "out.arrow")

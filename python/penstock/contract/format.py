@@ -192,6 +192,8 @@ class Reader(ABC):
     """One open shard. Several threads may call its methods at the same time."""
 
     schema: pa.Schema
+    stored_names: Sequence[str] = ()
+    """The columns that the file itself lists, among which `schema` may be a selection. Empty if it lists none."""
 
     @property
     @abstractmethod

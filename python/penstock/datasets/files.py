@@ -45,7 +45,12 @@ from penstock.datasets._no_records import (
     unless_manifest,
 )
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
-from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
+from penstock.datasets._other_fields import (
+    has_none_of,
+    none_in_common,
+    refuse_left_out,
+    warn_of_left_out,
+)
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.datasets._unlisted import Every, Unlisted
 from penstock.datasets.open_file import OpenFile, checksum_of
@@ -117,6 +122,7 @@ class Files(Unlisted):
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
         self._alike = Every() if has_same or len(paths) == 1 else set[int]()
         self._whole = copy.copy(self._alike)  # files of which no stored column is left out
+        self._looked_at = copy.copy(self._alike)  # the same, or there was a warning
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
         self._num_kept = 0
@@ -376,9 +382,14 @@ class Files(Unlisted):
             self._refuse_disjoint(shard, schema.names)
             raise
 
-    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+    def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
         """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
-        from the file have none of them."""
+        from the file have none of them.
+
+        Warn if the file stores columns that the dataset leaves out, unless the caller named the columns to read (not
+        `whole`)."""
+        if whole and shard not in self._looked_at:
+            self._look_for_others(shard)
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
@@ -402,6 +413,13 @@ class Files(Unlisted):
             names = self._names_alone(shard, only_stored=True)
             refuse_left_out(self.paths[shard], names, self._names_in_files())
         self._whole.add(shard)
+
+    def _look_for_others(self, shard: int) -> None:
+        self._looked_at.add(shard)
+        opened = self._opened[shard]
+        if opened is not None:
+            names = self._names_in_files()
+            warn_of_left_out(self.paths[shard], opened.own.stored_names, names)
 
     @property
     def found_types(self) -> Types:

@@ -301,7 +301,10 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns come from the same field", field=seen[0])
     path, limits = shard.source.path, options.limits
-    return RecordDecoder(plans, schema, path, limits, complete=options.complete)
+    decoder = RecordDecoder(plans, schema, path, limits, complete=options.complete)
+    if named is not None:
+        decoder.stored_names = [name for name in named.schema.names if name not in (KEY, URL)]
+    return decoder
 
 
 def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:

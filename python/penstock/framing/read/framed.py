@@ -78,6 +78,7 @@ class FramedReader(Reader):
         self._row_bytes = decoder.row_bytes
         self._all_bytes = sum(self._row_bytes.values())
         self.schema = decoder.schema
+        self.stored_names = decoder.stored_names
 
     @property
     def index(self) -> Index:
