@@ -368,3 +368,32 @@ def test_verbs_lose_nothing_after_a_warning(tmp_path: Path) -> None:
         ds.to_table()
     with pytest.raises(ps.SchemaError, match="would be lost"):
         ps.convert(ds, tmp_path / "out.arrow")
+
+
+@pytest.mark.parametrize("ending", [*STORING, "tfrecord", "msgpack"])
+def test_all_files_give_their_columns(tmp_path: Path, ending: str) -> None:
+    paths = two_files(tmp_path, ending)
+    expected = {"id": [1, 2, 3, 4], "late": [None, None, 5, 6]}
+    for order in (paths, paths[::-1]):
+        rows = expected if order is paths else {k: v[2:] + v[:2] for k, v in expected.items()}
+        for types in (None, TYPES):
+            ds = ps.open(order, infer_records="all", types=types)
+            assert ds.to_table(["id", "late"]).to_pydict() == rows
+            assert ds[order is paths and 3]["late"] == (6 if order is paths else 5)
+            ps.convert(ds, tmp_path / "out.arrow", overwrite=True)
+            assert ps.open(tmp_path / "out.arrow").to_table(["id", "late"]).to_pydict() == rows
+            found = [row for task in ds.tasks() for b in task.batches() for row in b.to_pylist()]
+            assert [row["late"] for row in found] == rows["late"]
+    assert ps.open(paths[0], infer_records="all").to_table(["id"]).to_pydict() == {"id": [1, 2]}
+
+
+def test_types_of_stored_columns_become_one_that_holds_all(tmp_path: Path) -> None:
+    for name, array in (("a", pa.array([1, 2], pa.int32())), ("b", pa.array([0.1], pa.float64()))):
+        ps.write(pa.table({"x": array}), tmp_path / f"{name}.parquet")
+    ps.write({"x": ["text"]}, tmp_path / "c.parquet")
+    ds = ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"], infer_records="all")
+    assert ds.to_table().to_pydict() == {"x": [1.0, 2.0, 0.1]}
+    with pytest.raises(ps.SchemaError, match="no common type"):
+        ps.open(tmp_path / "*.parquet", infer_records="all")
+    with pytest.raises(TypeError, match="no option 'infer_records'"):
+        ps.open(tmp_path / "a.parquet", infer_records=5)

@@ -30,7 +30,7 @@ def check_columns(
         error = _no_column(found, lacks[0], path)
         error.lacks = lacks
         if settled:
-            error.hint = "open(..., schema=...) gives nulls for columns that a file lacks"
+            error.hint = 'open(..., infer_records="all") gives nulls for columns that a file lacks'
         raise error
     for field in wanted:
         own = found.field(position(found, field.name, path))

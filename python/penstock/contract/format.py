@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -431,7 +431,13 @@ class Format(ABC):
         type."""
         if options.own is not None:
             return options.own
-        return options_from(self.read_options, options.format_options, self.info.name)
+        given = options.format_options
+        if given.get("infer_records") == "all" and not any(
+            one.name == "infer_records" for one in fields(self.read_options)
+        ):
+            # All files are looked at, and a file of this format stores its schema.
+            given = {name: value for name, value in given.items() if name != "infer_records"}
+        return options_from(self.read_options, given, self.info.name)
 
     @abstractmethod
     def sniff(self, head: bytes, size: int) -> bool:

@@ -40,7 +40,7 @@ def refuse_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> N
             field=found[0],
             expected=", ".join(others[:5]),
             found=", ".join(names[:5]),
-            hint="open(..., schema=...) with the columns of all files, or name the columns to keep with columns=",
+            hint='open(..., infer_records="all") for the columns of all files, or name the columns to keep with columns=',
         )
 
 

@@ -135,7 +135,11 @@ class Files(Unlisted):
 
     def _find_schema(self) -> pa.Schema:
         first = self._first_by_kept() or self._first_by_content()
-        self._settled = first.own.schema
+        retyped = self.options.retyped
+        if self._is_of_all and retyped is not None:
+            self._settled = retyped.own
+        elif self._settled is None or not self._is_of_all:  # the first file may lack some fields
+            self._settled = first.own.schema
         return first.reader.schema
 
     def _first_by_kept(self) -> OpenFile | None:
@@ -163,7 +167,7 @@ class Files(Unlisted):
     def _first_by_content(self) -> OpenFile:
         """The first file, opened with the given schema or one inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
-        if is_open and self.options.format_options.get("infer_records") == "all":
+        if is_open and self._is_of_all:
             self._settled = of_all_files(len(self.paths), self._schema_alone)
         first = self._first()
         # With overlays, the fields of the files are already known.
@@ -373,9 +377,11 @@ class Files(Unlisted):
             options = replace(options, settled=_settled_of(options.retyped))
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
+        schema: Any = options.schema if settled is None else settled
+        if self._is_of_all and schema is not None:
+            return open_with_nulls(fmt, source, replace(options, schema=schema))
         if settled is None and options.retyped is None:
             return open_with_nulls(fmt, source, options)
-        schema: Any = options.schema if settled is None else settled
         try:
             return open_shard(fmt, source, replace(options, schema=schema))
         except SchemaError:
@@ -413,6 +419,11 @@ class Files(Unlisted):
             names = self._names_alone(shard, only_stored=True)
             refuse_left_out(self.paths[shard], names, self._names_in_files())
         self._whole.add(shard)
+
+    @property
+    def _is_of_all(self) -> bool:
+        """Whether the schema has the fields of all files, so that a file may lack some."""
+        return self.options.format_options.get("infer_records") == "all"
 
     def _look_for_others(self, shard: int) -> None:
         self._looked_at.add(shard)
