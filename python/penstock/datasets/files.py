@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -377,7 +377,7 @@ class Files(Unlisted):
             options = replace(options, settled=_settled_of(options.retyped))
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        schema: Any = options.schema if settled is None else settled
+        schema = cast("Any", options.schema if settled is None else settled)
         if self._is_of_all and schema is not None:
             return open_with_nulls(fmt, source, replace(options, schema=schema))
         if settled is None and options.retyped is None:
