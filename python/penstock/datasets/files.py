@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -377,7 +377,7 @@ class Files(Unlisted):
             options = replace(options, settled=_settled_of(options.retyped))
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        schema = cast("Any", options.schema if settled is None else settled)
+        schema = options.schema if settled is None else settled
         if self._is_of_all and schema is not None:
             return open_with_nulls(fmt, source, replace(options, schema=schema))
         if settled is None and options.retyped is None:
@@ -385,7 +385,8 @@ class Files(Unlisted):
         try:
             return open_shard(fmt, source, replace(options, schema=schema))
         except SchemaError:
-            self._refuse_disjoint(shard, schema.names)
+            names = options.schema.names if settled is None else settled.names
+            self._refuse_disjoint(shard, names)
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
