@@ -6,6 +6,7 @@ Low-level code raises an error with the facts that it knows (byte, expected, fou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ def shown(path: str) -> str:
     host, slash, key = bare.partition("/")
     address = f"{scheme}://{host.rpartition('@')[2]}{slash}{key}"
     return f"{address}?…" if query else address
+
+
+def known_as(error: BaseException, is_hidden: Callable[[str], bool], name: str) -> None:
+    """Give an error the name of a file that the caller knows, if it names the hidden file that is written first."""
+    for word in ("file", "filename"):
+        found = getattr(error, word, None)
+        if isinstance(found, str) and is_hidden(found):
+            setattr(error, word, name)
 
 
 def no_folder(number: int | None, folder: str, path: str) -> Exception:

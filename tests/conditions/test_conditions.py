@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -319,10 +320,26 @@ SQL_BATCH = pa.record_batch(
         "t": ["a", "bb", None, "é", "", "12", "-3"],
         "w": [" a ", None, "2.5", "Bb", "1e3", "b", ""],
         "ok": [True, False, None, True, False, None, True],
+        "ts": pa.array([-1, 0, None, 10**9, 1234567890, 2 * 10**9, 7], pa.timestamp("s")),
+        "d": pa.array([None if n == 2 else Decimal(n) / 2 for n in range(7)], pa.decimal128(6, 1)),
     }
 )
 NUMBERS = st.sampled_from(
-    ["x", "f", "2", "-3", "1.5", "0", "abs(x)", "round(f)", "len(trim(w))", "coalesce(x, 0)"]
+    [
+        "x",
+        "f",
+        "2",
+        "-3",
+        "1.5",
+        "0",
+        "d",
+        "abs(x)",
+        "round(f)",
+        "len(trim(w))",
+        "coalesce(x,0)",
+        "month(ts)",
+        "hour(ts)",
+    ]
 )
 CLEANED = st.sampled_from(
     [
@@ -429,6 +446,20 @@ def kept_by_duckdb(where: str) -> list[int]:
             connection.execute(f"set {setting} = false")  # dividing by zero gives null
         connection.register("numbered", numbered)
         return [n for (n,) in connection.execute(query).fetchall()]
+
+
+def test_parts_of_times_are_those_of_duckdb() -> None:
+    for part in ("year", "month", "day", "hour", "minute", "second"):
+        for number in (*range(32), 59, 1969, 1970, 2001, 2033):
+            where = f"{part}(ts) == {number}"
+            assert kept(where, SQL_BATCH) == kept_by_duckdb(where)
+    zoned = pa.array([10**9], pa.timestamp("s", "Asia/Tokyo"))
+    assert kept("hour(t) == 10 and day(t) == 9", pa.record_batch({"t": zoned})) == [0]
+    days = pa.record_batch({"t": pa.array([0, None], pa.date32())})
+    assert kept("year(t) == 1970", days) == [0]
+    for where in ("hour(t) == 1", "year(t) == 1"):
+        with pytest.raises(ps.SchemaError, match="takes times"):
+            kept(where, days if "hour" in where else pa.record_batch({"t": [1]}))
 
 
 @pytest.mark.parametrize("where", ['"x" is not null', '"x" == 3', "1 == 1", "true"])

@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.acero as acero
 import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
@@ -98,6 +99,32 @@ def test_an_arrow_dataset_does_what_pyarrows_datasets_do(data: ps.Dataset) -> No
     ):
         with pytest.raises(NotImplementedError, match="to_table"):
             call()
+
+
+def test_pyarrow_writes_the_records_it_is_given(data: ps.Dataset, tmp_path: Path) -> None:
+    found = data.to_arrow_dataset()
+    chosen = found.scanner(columns=["id", "label"], filter=pc.field("label") < 2)
+    for number, given in enumerate((found, chosen)):
+        into = tmp_path / str(number)
+        pads.write_dataset(given, into, format="parquet", partitioning=["label"])
+        written = pads.dataset(into, partitioning=pads.partitioning(field_names=["label"]))
+        expected = given.to_table().sort_by("id")
+        assert written.to_table().sort_by("id").select(["id"]) == expected.select(["id"])
+    assert pa.table(found) == found.to_table()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda found: pads.Scanner.from_dataset(found).to_table(),
+        lambda found: acero.Declaration("scan", acero.ScanNodeOptions(found)).to_table(),
+        lambda found: pads.dataset([found, found]).to_table(),
+        lambda found: pads.dataset(pa.table({"id": [1]})).join(found, "id").to_table(),
+    ],
+)
+def test_what_reads_with_arrows_own_readers_is_an_error(data: ps.Dataset, read: Any) -> None:
+    with pytest.raises(NotImplementedError, match="to_reader"):
+        read(data.to_arrow_dataset())
 
 
 def test_counts_of_a_scanner_read_no_records(data: ps.Dataset, columns_read: list[Any]) -> None:

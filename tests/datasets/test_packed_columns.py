@@ -101,3 +101,67 @@ def test_damaged_documents_are_left_out_of_all_columns(tmp_path: Path) -> None:
 def test_no_columns_and_repeated_columns_are_refused(tmp_path: Path, columns: list[str]) -> None:
     with pytest.raises(ValueError, match="different columns"):
         ps.packed(written(tmp_path, [[1]]), columns, 4)
+
+
+def rows_with_ends(docs: Any, length: int, bos: int, eos: int, pad: int) -> list[list[int]]:
+    """The values of one column, in plain Python."""
+    line = [value for doc in docs for value in (bos, *doc, eos)]
+    line += [pad] * (-len(line) % length)
+    return [line[at : at + length] for at in range(0, len(line), length)]
+
+
+def test_each_column_has_its_own_ends(tmp_path: Path) -> None:
+    ids, labels, weights = [[5, 6, 7], [8, 9]], [[-100, 6, 7], [-100, 9]], [[0.5] * 3, [1.5] * 2]
+    ps.write({"ids": ids, "labels": labels, "weights": weights}, tmp_path / "a.arrow")
+    ds = ps.open(tmp_path / "a.arrow")
+    columns, pad = ["ids", "labels", "weights"], {"ids": 0, "labels": -100}
+
+    def made(**options: Any) -> ps.Dataset:
+        return ps.packed(ds, columns, 4, pad=pad, **options)
+
+    rows = made(bos=2, eos={"ids": 1, "labels": 1, "weights": 0.25})
+    assert [row["ids"] for row in rows] == rows_with_ends(ids, 4, 2, 1, 0)
+    assert [row["labels"] for row in rows] == rows_with_ends(labels, 4, -100, 1, -100)
+    expected = rows_with_ends(weights, 4, 0, 0.25, 0)  # type: ignore[arg-type]
+    assert [row["weights"] for row in rows] == expected
+    # A column that is not named has its padding there, so a label of 0 is never learned.
+    plain = made(bos=2, eos=1)
+    assert [row["labels"] for row in plain] == rows_with_ends(labels, 4, -100, -100, -100)
+    assert plain.fingerprint == made(bos=2, eos={"ids": 1}).fingerprint
+    others = [
+        rows,
+        plain,
+        made(bos={"ids": 2, "labels": 2}, eos=1),
+        made(bos=2, eos={**pad, "ids": 1}),
+    ]
+    assert len({one.fingerprint for one in others}) == 3
+    state = ps.Loader(rows, 1).state_dict()
+    with pytest.raises(ps.StateError):
+        ps.Loader(plain, 1).load_state_dict(state)
+    ps.Loader(made(bos=2, eos={"ids": 1, "labels": 1, "weights": 0.25}), 1).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    ("eos", "message"),
+    [
+        ({"labels": 1}, "eos= has no token for this column"),
+        ({"ids": 1, "mask": 1}, "eos= is for the columns that are packed: ids, labels"),
+        ({"ids": 1, "labels": 0.5}, "eos=0.5 does not fit"),
+    ],
+)
+def test_ends_of_other_columns_are_refused(tmp_path: Path, eos: Any, message: str) -> None:
+    ps.write({"ids": [[5, 6]], "labels": [[5, 6]]}, tmp_path / "a.arrow")
+    with pytest.raises(ps.SchemaError, match=message):
+        ps.pieces(ps.open(tmp_path / "a.arrow"), ["ids", "labels"], 4, eos=eos)
+
+
+def test_lists_of_one_token_that_were_taken_for_numbers_name_the_type(tmp_path: Path) -> None:
+    ps.write(
+        {"t": pa.array([[5], [6]], pa.list_(pa.int64()))}, tmp_path / "a.tfrecord", index=False
+    )
+    with pytest.raises(ps.SchemaError, match="this column is int64") as caught:
+        ps.packed(ps.open(tmp_path / "a.tfrecord", index="never"), "t", 4)
+    assert caught.value.hint is not None
+    assert 'types={"t": "list<int32>"}' in caught.value.hint
+    data = ps.open(tmp_path / "a.tfrecord", index="never", types={"t": "list<int32>"})
+    assert ps.packed(data, "t", 4)[0]["t"] == [5, 6, 0, 0]

@@ -6,6 +6,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -124,3 +126,19 @@ def test_a_hint_with_a_wider_integer_type_is_true_for_all_values(
         assert f"types={{'n': '{second}'}}" in str(caught.value.hint)
         found = ps.open(paths, types={"n": str(second)}).to_table()["n"].to_pylist()
         assert found == [*ends(first), *ends(second)]
+
+
+@pytest.mark.parametrize("ending", ["npz", "parquet", "arrow", "hdf5"])
+def test_for_tensors_the_type_means_their_values(tmp_path: Path, ending: str) -> None:
+    values = np.arange(12, dtype=np.float16).reshape(3, 2, 2) / 2
+    ps.write({"v": values, "s": values[:, 0, 0]}, tmp_path / f"x.{ending}")
+    ds = ps.open(tmp_path / f"x.{ending}", types={"v": "float32", "s": "float64"})
+    assert ds.schema.field("v").type == pa.fixed_shape_tensor(pa.float32(), [2, 2])
+    batch = next(iter(ps.Loader(ds, 3)))
+    assert (batch["v"].dtype, batch["s"].dtype) == (np.float32, np.float64)
+    np.testing.assert_array_equal(batch["v"], values)
+    assert duckdb.sql("select sum(s) from found", connection=_with(ds)).fetchall() == [(6.0,)]
+
+
+def _with(ds: ps.Dataset) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect().register("found", ds.to_arrow_dataset())

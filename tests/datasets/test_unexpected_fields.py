@@ -89,6 +89,9 @@ WAYS = {
     "one thread": lambda ds: [batch.num_rows for batch in ds.scan(threads=1)],
     "a take": lambda ds: ds[MANY - 1],
     "a view": lambda ds: ds.filter(lambda batch: np.ones(batch.num_rows, bool)).to_table(),
+    "a loader": lambda ds: list(ps.Loader(ds, 100)),
+    "a shuffling loader": lambda ds: list(ps.Loader(ds, 100, order=ps.Shuffled(0))),
+    "a loader of windows": lambda ds: list(ps.Loader(ds, 100, order=ps.Blocked(0))),
     "polars": lambda ds: ds.lazy().collect(),
 }
 

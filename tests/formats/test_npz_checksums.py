@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import penstock as ps
+from penstock.formats.npz._checks import MemberCheck
 from penstock.formats.npz.zip_directory import read_directory
 from penstock.limits import Limits
-from penstock.storage.local import LocalSource
+from penstock.storage.local import LocalSource, LocalStorage
 
 LARGE = 1_000_000  # int64 values: several chunks
 
@@ -91,16 +92,59 @@ def test_arrays_in_fortran_order_are_verified(tmp_path: Path) -> None:
     np.savez(path, x=np.asfortranarray(np.arange(6000).reshape(2000, 3)))
     flipped(path, member_start(path, "x.npy") + 3000)
     assert not ps.verify(str(path)).ok
-
-
-def test_a_take_of_all_records_of_a_damaged_member_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "a.npz"
-    np.savez(path, x=np.arange(1000))
-    flipped(path, member_start(path, "x.npy") + 128 + 8 * 500)
-    dataset = ps.open(str(path))
-    assert dataset[3]["x"] == 3
     with pytest.raises(ps.ChecksumError):
-        dataset[:]
+        list(ps.open(str(path)).scan())
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_no_record_of_a_damaged_member_is_taken(mmap: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(1000), y=np.arange(1000))
+    flipped(path, member_start(path, "x.npy") + 128 + 8 * 500)
+    dataset = ps.open(str(path), mmap=mmap)
+    for _ in range(2):
+        for asked in (3, slice(None), slice(2, 9), slice(None, None, -7)):
+            with pytest.raises(ps.ChecksumError, match=r"the member 'x\.npy' does not match"):
+                dataset[asked]
+    assert dataset.take([5, 3], columns=["y"])["y"].to_pylist() == [5, 3]
+    for checksums in ("headers", "none"):
+        assert ps.open(str(path), mmap=mmap, checksums=checksums)[3]["x"] == 3
+
+
+@pytest.mark.parametrize("order", [ps.Sequential(), ps.Shuffled(0), ps.Blocked(0)])
+def test_a_loader_delivers_no_record_of_a_damaged_member(order: ps.Order, tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.ones((2000, 3, 8), np.float32), y=np.arange(2000))
+    flipped(path, member_start(path, "x.npy") + 128 + 96 * 1168)
+    with pytest.raises(ps.ChecksumError, match=r"the member 'x\.npy' does not match"):
+        next(iter(ps.Loader(ps.open(str(path)), 100, order=order)))
+    good = ps.Loader(ps.open(str(path)), 100, order=order, columns=["y"])
+    assert sum(len(batch["y"]) for batch in good) == 2000
+    assert not list(ps.Loader(ps.open(str(path), damage="skip"), 100, order=order))
+
+
+def test_a_take_does_not_fetch_whole_members_from_another_machine(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    path = tmp_path / "a.npz"
+    ps.write({"x": [[n] for n in range(1000)], "y": list(range(1000))}, str(path))
+    flipped(path, member_start(path, "x#values.npy") + 128 + 8 * 500)
+    monkeypatch.setattr(LocalSource, "storage", LocalStorage())
+    dataset = ps.open(str(path))
+    assert dataset[3] == {"x": [3], "y": 3}
+    with pytest.raises(ps.ChecksumError, match=r"'x#values\.npy' does not match"):
+        next(iter(ps.Loader(dataset.subset(range(9)).rename({"x": "z"}), 4)))
+    assert len(next(iter(ps.Loader(dataset, 4, columns=["y"])))["y"]) == 4
+
+
+def test_a_member_is_read_once_to_compare_its_checksum(tmp_path: Path, monkeypatch: Any) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, x=np.arange(LARGE))
+    dataset = ps.open(str(path))
+    assert dataset[7]["x"] == 7
+    monkeypatch.setattr(MemberCheck, "_crc", None)
+    assert dataset[8]["x"] == 8
+    assert sum(len(b["x"]) for b in ps.Loader(dataset, 1 << 16, order=ps.Shuffled(0))) == LARGE
 
 
 def test_lists_are_verified_as_they_are_scanned(tmp_path: Path) -> None:

@@ -48,6 +48,45 @@ def missing_number() -> Case:
     return Case(load, filled, "columns= without it, or fill={'a': 0}")
 
 
+def missing_truth() -> Case:
+    ps.write({"objects": [{"crowd": [True]}, {"crowd": [None, True]}]}, "a.parquet")
+
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader(ps.open("a.parquet"), 2, ragged="list", **options)
+        return [one.tolist() for one in batch["objects"]["crowd"]]
+
+    def filled() -> None:
+        assert load(fill={"objects.crowd": False}) == [[True], [False, True]]
+
+    return Case(load, filled, "columns= without it, or fill={'objects.crowd': False}")
+
+
+def unfit_number() -> Case:
+    ps.write({"age": [1, None]}, "a.parquet")
+
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader(ps.open("a.parquet"), 2, **options)
+        return batch["age"].tolist()
+
+    def filled() -> None:
+        assert load(fill={"age": 0}) == [1, 0]
+
+    return Case(lambda: load(fill={"age": -0.5}), filled, "fill={'age': 0}")
+
+
+def unfit_field() -> Case:
+    ps.write({"object": [{"crowd": True}, {"crowd": None}]}, "a.parquet")
+
+    def load(**options: Any) -> Any:
+        (batch,) = ps.Loader(ps.open("a.parquet"), 2, **options)
+        return batch["object"]["crowd"].tolist()
+
+    def filled() -> None:
+        assert load(fill={"object.crowd": False}) == [True, False]
+
+    return Case(lambda: load(fill={"object": 0}), filled, "fill={'object.crowd': False}")
+
+
 def missing_number_left_out() -> Case:
     ps.write({"objects": [{"score": 1.0}, {"score": None}], "id": [3, 4]}, "a.parquet")
 
@@ -368,8 +407,11 @@ def function_of_nothing() -> Case:
 
 CASES: Cases = {
     "'0 <= start <= stop <= order.length(num_records)'": positions,
-    "f'columns= without it, or fill={{{error.field!r}: {value}}}'": (
+    "f'fill={{{path!r}: {(-1 if path in labels else usual(type_))!r}}}'": unfit_number,
+    "f'fill={{{error.field!r}: {value!r}}}'": unfit_field,
+    "f'columns= without it, or fill={{{error.field!r}: {value!r}}}'": (
         missing_number,
+        missing_truth,
         missing_number_left_out,
         missing_label,
     ),

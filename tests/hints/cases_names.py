@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+import numpy as np
 import pytest
 from cases_stores import NAME, SERVERS, bucket, ids, served, store, stored, written
 from cases_tables import without_module
@@ -288,7 +289,21 @@ def a_signed_name_in_a_pickle() -> Case:
     return Case(lambda: pickle.dumps(ps.open(signed)), advised)
 
 
+def names_of_files_that_become_the_same() -> Case:
+    images = [ps.encode_images(np.zeros((1, 2, 2, 3), np.uint8), "png")[0].as_py()] * 2
+
+    def advised() -> None:
+        ps.write({"image": images, "file_name": ["a.png", "b.png"]}, "b", format="imagefolder")
+        ps.write({"image": images}, "c", format="imagefolder")
+        assert [len(ps.open(name)) for name in "bc"] == [2, 2]
+
+    table = {"image": images, "file_name": ["a.png", "a.png"]}
+    hint = "other names, or without the column 'file_name': the files are then numbered"
+    return Case(lambda: ps.write(table, "a", format="imagefolder"), advised, hint)
+
+
 CASES: Cases = {
+    "f'other names, or without the column {FILE_NAME!r}: the files are then numbered'": names_of_files_that_become_the_same,
     "'names without a signature, or storage_options={\"pickle_secrets\": True}'": a_signed_name_in_a_pickle,
     "'tf.io.gfile.copy and remove, or a new file'": a_mode_of_gfile,
     "'copy the file to this machine with tf.io.gfile.copy'": a_file_that_must_be_here,

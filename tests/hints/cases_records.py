@@ -179,7 +179,23 @@ def broken_picture_of_a_loader() -> Case:
     def advised() -> None:
         assert greys(damage="skip") == [1, 3]
 
-    return Case(greys, advised)
+    return Case(greys, advised, 'open(..., damage="skip"), to skip damaged records')
+
+
+def half_of_a_picture_in_a_loader() -> Case:
+    ps.write({"image": [cut_picture()]}, "a.parquet")
+
+    def advised() -> None:
+        image = ps.Image(allow_damaged=True)
+        (batch,) = ps.Loader(ps.open("a.parquet"), 1, decode={"image": image})
+        assert batch["image"][0, :8].any()
+
+    hint = (
+        "ps.Image(allow_damaged=True), to use the intact part of a damaged JPEG; or "
+        'open(..., damage="skip"), to skip damaged records'
+    )
+    decode = {"image": ps.Image()}
+    return Case(lambda: list(ps.Loader(ps.open("a.parquet"), 1, decode=decode)), advised, hint)
 
 
 def upright_mask_of_a_turned_picture() -> Case:
@@ -423,7 +439,10 @@ CASES: Cases = {
     "\"open(..., limits={'nesting': ...}), or raw=True\"": deep_values,
     "f'limits=penstock.Limits({name}={fault.found})'": many_pixels,
     "hints.get(fault.kind) if can_help else None": (half_of_a_picture),
-    "'open(..., damage=\"skip\"), to skip damaged records'": broken_picture_of_a_loader,
+    "f'{also}open(..., damage=\"skip\"), to skip damaged records'": (
+        broken_picture_of_a_loader,
+        half_of_a_picture_in_a_loader,
+    ),
     "'open(..., damage=\"skip\") leaves such records out, open(..., decode=False) gives fields as bytes'": odd_member,
     "f'ds.filter(\"`{error.field}` is not null\"), to leave out records without an image'": null_picture_of_a_loader,
     "'open(..., damage=\"skip\") leaves such records out'": text_that_is_none,

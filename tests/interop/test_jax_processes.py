@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -34,11 +35,27 @@ WAYS = {
     "alike": {"ragged": "pad", "map": lambda batch: {"tokens": batch["tokens"][:, :1]}},
 }
 columns = ["tokens"]
-for how, options in WAYS.items():
+
+
+def loader_of(source="t.tfrecord", **options):
+    ranks = {"rank": rank, "world_size": 2, **options}
+    data = ps.open(source) if isinstance(source, str) else source
+    return ps.Loader(data, 2, columns=columns, **ranks)
+
+
+def packed(index):
+    documents = ps.open("d.tfrecord", damage="skip", index=index)
+    return ps.packed(documents, "tokens", 4)
+
+
+LOADERS = {how: loader_of(**options) for how, options in WAYS.items()} | {
+    "other packing": loader_of(packed(f"index-{rank}"), drop_last=True),
+    "same packing": loader_of(packed("index-0"), drop_last=True),
+    "other seed": loader_of(packed("index-0"), drop_last=True, order=ps.Shuffled(rank)),
+    "own packing": loader_of(packed(f"index-{rank}").subset(range(4)), rank=0, world_size=1),
+}
+for how, loader in LOADERS.items():
     print("way", how)
-    loader = ps.Loader(
-        ps.open("t.tfrecord"), 2, rank=rank, world_size=2, columns=columns, **options
-    )
     try:
         shapes = []
         for batch in loader.jax(sharding=sharding):
@@ -48,6 +65,8 @@ for how, options in WAYS.items():
         print("shapes", shapes)
     except ps.SchemaError as error:
         print("refused", error.field, error.hint)
+    except ps.StateError as error:
+        print("refused", error)
 """
 
 
@@ -64,6 +83,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
     # longer.
     lists = [[1], [1, 2], [1, 2, 3], [1, 2, 3, 4]] * 2 + [[7], [7, 8, 9]]
     ps.write({"tokens": lists}, folder / "t.tfrecord")
+    write_damaged(folder)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -87,6 +107,17 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[Said]:
             one.wait()
 
 
+def write_damaged(folder: Path) -> None:
+    """Write documents and an index with their lengths, and then damage one of them, as a disk does."""
+    path = folder / "d.tfrecord"
+    ps.write({"tokens": [[n] * 5 for n in range(20)]}, path)
+    ps.packed(ps.open(path, index=folder / "index-1"), "tokens", 4)
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[-6] ^= 1  # in the last record
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
 def told_of(out: str, err: str) -> Said:
     found: dict[str, list[str]] = {}
     lines: list[str] = []
@@ -96,7 +127,7 @@ def told_of(out: str, err: str) -> Said:
             lines = found.setdefault(rest, [])
         elif word in WORDS:
             lines.append(line)
-    assert len(found) == 6 and all(found.values()), err[-3000:]
+    assert len(found) == 10 and all(found.values()), err[-3000:]
     return {way: "\n".join(lines) for way, lines in found.items()}
 
 
@@ -125,3 +156,15 @@ def test_shapes_that_a_function_makes_are_compared(said: list[Said]) -> None:
     assert all(told["map"].startswith("refused") for told in said)
     one, other = (told["alike"] for told in said)
     assert one == other and one.splitlines()[-1] == "shapes [(4, 1), (4, 1), (2, 1)]"
+
+
+@pytest.mark.parametrize("how", ["other packing", "other seed"])
+def test_processes_that_would_read_other_records_are_refused(said: list[Said], how: str) -> None:
+    for told in said:
+        assert told[how].startswith("refused the processes read other data"), told
+
+
+def test_processes_may_share_their_records_or_have_their_own(said: list[Said]) -> None:
+    for how in ("same packing", "own packing"):
+        one, other = (told[how].splitlines()[-1] for told in said)
+        assert one == other and one.startswith("shapes [(4, 4), "), said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import grain
 import numpy as np
@@ -49,3 +50,21 @@ def test_a_data_loader_reads_by_its_sampler(numbers: Path, workers: int) -> None
     assert sorted(np.concatenate([b["id"] for b in batches]).tolist()) == list(range(COUNT))
     for batch in batches:
         assert list(batch["name"]) == [f"n{n}" for n in batch["id"]]
+
+
+def test_packed_rows_are_batched_as_arrays(tmp_path: Path) -> None:
+    """As in docs/guide/keras.md. Without the map, Grain takes each place of a list for a column."""
+    tokens = [[n] * (n % 7 + 1) for n in range(COUNT)]
+    ps.write({"tokens": tokens}, tmp_path / "documents.parquet")
+    rows = ps.packed(ps.open(tmp_path / "documents.parquet"), "tokens", 16, eos=1)
+    dtypes = {field.name: field.type.value_type.to_pandas_dtype() for field in rows.schema}
+
+    def as_arrays(row: dict[str, Any]) -> dict[str, np.ndarray]:
+        return {name: np.array(values, dtypes[name]) for name, values in row.items()}
+
+    batches = grain.MapDataset.source(rows).map(as_arrays).batch(8)
+    for batch, expected in zip(batches, ps.Loader(rows, 8), strict=True):
+        assert batch.keys() == expected.keys()
+        for name, array in batch.items():
+            assert array.dtype == expected[name].dtype
+            assert np.array_equal(array, expected[name])

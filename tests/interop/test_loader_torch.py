@@ -306,6 +306,15 @@ def test_torchdata_resumes_to_the_batch(
         assert ids(second) == epochs[1]
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_data_loader_of_batches_of_batches_is_refused(numbers: Path, workers: int) -> None:
+    batches = ps.Loader(ps.open(numbers), 32, columns=["id"]).torch()
+    with pytest.raises(ValueError, match="batch_size=None"):
+        next(iter(DataLoader(batches, batch_size=32, num_workers=workers)))
+    (first, *_) = DataLoader(batches, batch_size=None, num_workers=workers)
+    assert first["id"].shape == (32,)
+
+
 @pytest.mark.parametrize(
     "context", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.stress)]
 )

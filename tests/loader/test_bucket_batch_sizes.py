@@ -153,15 +153,17 @@ def test_padded_steps_have_one_shape_for_each_bucket(sets: Any) -> None:
     stop=st.integers(0, 40),
     world_size=st.integers(1, 4),
     others=st.integers(1, 4),
+    sizes=st.lists(st.integers(1, 30), min_size=3, max_size=3),
     drawn=st.data(),
 )
-def test_a_state_continues_on_any_number_of_ranks(
+def test_a_state_continues_on_any_number_of_ranks_with_any_batch_sizes(
     sets: Any,
     order: str,
     epoch: int,
     stop: int,
     world_size: int,
     others: int,
+    sizes: list[int],
     drawn: st.DataObject,
 ) -> None:
     seen = Counter[int]()
@@ -177,6 +179,8 @@ def test_a_state_continues_on_any_number_of_ranks(
         return
     assert state["position"] == seen.total() == loaders[0].position
     shapes: list[list[tuple[int, ...]]] = []
+    if drawn.draw(st.booleans()):
+        options["buckets"] = {"tokens": dict(zip(SIZES, sizes, strict=True))}
     for rank in range(others):
         loader = loader_of(sets, others, rank, **options)
         loader.load_state_dict(state)
@@ -205,17 +209,37 @@ def test_a_state_continues_as_if_there_had_been_no_stop(sets: Any, order: str, s
     ps.audit(resumed)
 
 
-def test_a_state_of_other_batch_sizes_is_refused(sets: Any) -> None:
-    plain = loader_of(sets, buckets={"tokens": list(SIZES)}, batch_size=8)
-    next(iter(plain))
-    assert set(plain.state_dict()["order"]["buckets"]) == {"sizes", "lengths"}
+@pytest.mark.parametrize("stop", [1, 13, 30])
+def test_the_same_batches_go_on_when_one_host_takes_the_batches_of_two(
+    sets: Any, stop: int
+) -> None:
+    """As without buckets: only the records of all ranks together matter."""
+    alone = {"tokens": {length: 2 * size for length, size in SIZES.items()}}
+    whole = [real(batch) for batch in loader_of(sets, buckets=alone, uneven="pad")]
+    two = [loader_of(sets, 2, rank, uneven="pad") for rank in range(2)]
+    begun = [iter(loader) for loader in two]
+    steps = [[n for it in begun for n in real(next(it))] for _ in range(stop)]
+    assert steps == whole[:stop]
+    one = loader_of(sets, buckets=alone, uneven="pad")
+    one.load_state_dict(two[1].state_dict())
+    assert [real(batch) for batch in one] == whole[stop:]
+    back = [loader_of(sets, 2, rank, uneven="pad") for rank in range(2)]
+    for loader in back:
+        loader.load_state_dict(two[0].state_dict())
+    rest = zip(*back, strict=True)
+    assert [[n for batch in step for n in real(batch)] for step in rest] == whole[stop:]
+
+
+def test_a_state_of_other_lengths_is_refused(sets: Any) -> None:
     loader = loader_of(sets)
     next(iter(loader))
-    for other in (loader_of(sets, buckets={"tokens": {**SIZES, 9: 5}}), plain):
+    assert set(loader.state_dict()["order"]["buckets"]) == {"sizes", "lengths"}
+    for buckets in ({4: 10, 10: 4, 20: 3}, {9: 4, 20: 3}):
         with pytest.raises(ps.StateError, match="another order"):
-            other.load_state_dict(loader.state_dict())
-        with pytest.raises(ps.StateError, match="another order"):
-            loader.load_state_dict(other.state_dict())
+            loader_of(sets, buckets={"tokens": buckets}).load_state_dict(loader.state_dict())
+    plain = loader_of(sets, buckets={"tokens": list(SIZES)}, batch_size=8)
+    plain.load_state_dict(loader.state_dict())
+    assert plain.state_dict() == loader.state_dict()
 
 
 def test_threads_and_numbers_give_the_same_batches(sets: Any) -> None:

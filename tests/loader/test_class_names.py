@@ -53,6 +53,38 @@ def test_numbers_are_in_the_order_of_first_appearance(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(loader)).class_names == loader.class_names
 
 
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "feather"])
+@pytest.mark.parametrize("rows", [2, 100])
+def test_numbers_are_the_codes_of_pandas(tmp_path: Path, ending: str, rows: int) -> None:
+    pd = pytest.importorskip("pandas")
+    kind = pd.CategoricalDtype(["fox", "ape", "dog", "eel", "cat"])
+    frame = pd.DataFrame({"label": pd.Series(NAMES, dtype=kind)})
+    train, val = frame.iloc[:6], frame.iloc[6:]
+    for name, part in (("train", train), ("val", val)):
+        path = tmp_path / f"{name}.{ending}"
+        table = pa.Table.from_pandas(part, preserve_index=False)
+        if ending == "parquet":
+            part.to_parquet(path, row_group_size=rows, index=False)
+        else:
+            with pa.ipc.new_file(str(path), table.schema) as file:
+                file.write_table(table, rows)
+        loader = ps.Loader(ps.open(path), 2)
+        assert loader.class_names == {"label": list(kind.categories)}
+        assert all_of(loader) == part["label"].cat.codes.tolist()
+    every = ps.open(tmp_path)
+    for view in (every, every.filter('label != "dog"')):
+        assert ps.Loader(view, 2).class_names == {"label": list(kind.categories)}
+
+
+def test_names_of_other_dictionaries_follow(tmp_path: Path) -> None:
+    for number, names in enumerate([["b", "a"], ["c", "a", "d"]]):
+        label = pa.DictionaryArray.from_arrays(pa.array([1, 1], pa.int8()), names)
+        ps.write({"label": label}, tmp_path / f"{number}.parquet")
+    loader = ps.Loader(ps.open(tmp_path), 4)
+    assert loader.class_names == {"label": ["b", "a", "c", "d"]}
+    assert all_of(loader) == [1, 1, 1, 1]
+
+
 def test_every_adapter_has_the_same_numbers(tmp_path: Path) -> None:
     replaced(tmp_path / "a.arrows")
     program = f"""

@@ -82,6 +82,6 @@ def test_a_region_without_records_is_listed(
     assert len(ds.damage) == 1
     assert loader.damage == ds.damage == alone.damage
     assert loader.stats().num_skipped == 1
-    assert "1 region" in str(loader.stats())
+    assert "1 record" in str(loader.stats())
     list(ds.scan())
     assert ds.damage == alone.damage

@@ -126,6 +126,54 @@ def test_fill_replaces_missing_lists_of_fixed_size_and_tensors(
     assert list(batch) == ["id"]
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "type_", "advised"),
+    [
+        ("age", -0.5, "int64", 0),
+        ("age", float("nan"), "int64", 0),
+        ("age", "x", "int64", 0),
+        ("age", 1 << 70, "int64", 0),
+        ("ok", 0, "bool", False),
+        ("object.ok", 1.0, "bool", False),
+        ("pairs", 0.5, "int16", 0),
+        ("day", 0.5, "date32[day]", 0),
+        ("name", 0, "string", ""),
+        ("data", "x", "binary", b""),
+        ("label", "cat", "int64", -1),
+    ],
+)
+def test_a_fill_of_another_type_is_refused(
+    tmp_path: Path, path: str, value: Any, type_: str, advised: Any
+) -> None:
+    columns = {
+        "age": [1, None],
+        "ok": [True, None],
+        "object": [{"ok": None}, {"ok": True}],
+        "pairs": pa.array([[1, None], None], pa.list_(pa.int16(), 2)),
+        "day": pa.array([None, 3], pa.date32()),
+        "name": ["a", None],
+        "data": [b"a", None],
+        "label": pa.array(["cat", None]).dictionary_encode(),
+    }
+    ps.write(pa.table(columns), tmp_path / "x.arrow")
+    dataset = ps.open(tmp_path / "x.arrow").select([path.split(".", maxsplit=1)[0]])
+    with pytest.raises(ps.SchemaError, match="does not fit the column's type") as caught:
+        ps.Loader(dataset, 2, fill={path: value})
+    error = caught.value
+    assert (error.field, error.expected) == (path, type_)
+    assert error.hint == f"fill={{{path!r}: {advised!r}}}"
+    next(iter(ps.Loader(dataset, 2, fill={path: advised})))
+
+
+def test_a_fill_of_a_column_that_is_not_read_is_ignored(tmp_path: Path) -> None:
+    ps.write({"a": [1, None], "b": [1.0, None], "o": [{"x": 1}, None]}, tmp_path / "x.parquet")
+    fill = {"a": 0, "b": -1, "o.x": 0}
+    (batch,) = ps.Loader(ps.open(tmp_path / "x.parquet"), 2, columns=["b"], fill=fill)
+    assert batch["b"].tolist() == [1, -1]
+    with pytest.raises(ps.SchemaError, match="no such column for fill="):
+        ps.Loader(ps.open(tmp_path / "x.parquet"), 2, columns=["b"], fill={"c": 0})
+
+
 def test_missing_text_and_bytes_are_filled(tmp_path: Path) -> None:
     columns = {"text": ["a", None], "data": [None, b"b"], "tags": [["x", None], None]}
     ps.write(columns, tmp_path / "x.parquet")

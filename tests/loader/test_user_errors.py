@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,23 @@ def data(tmp_path: Path) -> ps.Dataset:
 
 def forgets(batch: dict[str, Any]) -> None:
     batch["id"] += 1
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("shuffle", r"order=penstock\.Shuffled\(seed=0\)"),
+        ("num_workers", "threads="),
+        ("collate_fn", "map="),
+    ],
+)
+def test_a_keyword_of_torch_says_what_does_the_same(data: ps.Dataset, word: str, said: str) -> None:
+    how: dict[str, Any] = {word: True}
+    with pytest.raises(TypeError, match=f"Loader has no {word}=; use {said}"):
+        ps.Loader(data, 32, **how)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shufle'"):
+        ps.Loader(data, 32, shufle=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    assert "batch_size: 'int | None' = None" in str(inspect.signature(ps.Loader))
 
 
 @pytest.mark.parametrize("threads", [0, 2])

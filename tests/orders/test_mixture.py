@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -209,3 +211,93 @@ def test_a_set_without_weight_does_not_end_an_epoch() -> None:
 def test_another_word_for_the_length_is_refused() -> None:
     with pytest.raises(ValueError, match="'first_exhausted' or 'all_exhausted', not 'first'"):
         ps.Mixture({"a": 1}, 0, "first")  # type: ignore[arg-type]
+
+
+LATER = {
+    2: {"a": 0, "b": 1, "c": 3},
+    3: {"a": 0.5, "b": 0.3, "c": 0.2},
+    9: {"a": 1, "b": 0, "c": 0},
+}
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 300), st.integers(0, 12))
+def test_each_set_goes_on_where_it_was_when_weights_change(seed, length, epoch) -> None:
+    weights, sizes = {"a": 0.7, "b": 0.3, "c": 0}, [37, 11, 50]
+    order = ps.Mixture(weights, seed, length, later=LATER)
+    found = np.concatenate([order.take(sizes, e, 0, length) for e in range(13)])
+    sets = sets_of(found, sizes)
+    for number, first in enumerate((0, 37, 48)):
+        own, size = found[sets == number] - first, sizes[number]
+        turns = [own[at : at + size] for at in range(0, len(own), size)]
+        assert all(len(set(turn.tolist())) == len(turn) for turn in turns), "a record came again"
+    now = {
+        n: w
+        for start, each in {0: weights, **LATER}.items()
+        if start <= epoch
+        for n, w in each.items()
+    }
+    counts = np.bincount(sets[epoch * length : (epoch + 1) * length], minlength=3)
+    shares = np.array([now[name] for name in "abc"]) / sum(now.values())
+    assert (np.abs(counts - shares * length) <= 2).all()
+    part = order.take(sizes, epoch, length // 3, length // 2)
+    np.testing.assert_array_equal(part, found[epoch * length :][length // 3 : length // 2])
+
+
+def test_weights_of_later_epochs_change_nothing_before() -> None:
+    plain = ps.Mixture({"a": 2, "b": 1}, 5, 30)
+    order = ps.Mixture({"a": 2, "b": 1}, 5, 30, {4: {"b": 2, "a": 1}, 6: {"a": 2, "b": 1}})
+    for epoch in range(4):
+        expected = plain.take([9, 40], epoch, 0, 30)
+        np.testing.assert_array_equal(order.take([9, 40], epoch, 0, 30), expected)
+    assert "later" not in plain.spec() and plain != order
+    assert order.spec()["later"] == [[4, [["a", 1.0], ["b", 2.0]]], [6, [["a", 2.0], ["b", 1.0]]]]
+    assert ps.Mixture({"a": 1, "b": 0}, 0, later={1: {"a": 0, "b": 1}}).length([5, 7]) == 12
+
+
+@pytest.mark.parametrize(
+    ("later", "says"),
+    [
+        ({0: {"a": 1, "b": 1}}, "from 1, not 0"),
+        ({"1": {"a": 1, "b": 1}}, "from 1, not '1'"),
+        ({1: {"a": 1}}, "mixes \\['a'\\] from epoch 1 on"),
+        ({1: {"a": -1, "b": 1}}, "0 or more"),
+    ],
+)
+def test_later_weights_that_mean_nothing_are_refused(later, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        ps.Mixture({"a": 1, "b": 1}, 0, 10, later)
+    with pytest.raises(ValueError, match="is a number or None"):
+        ps.Mixture({"a": 1}, 0, "all_exhausted", {1: {"a": 1}})
+
+
+def test_weights_may_change_in_the_middle_of_a_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sets = {"a": ps.open(_written("a", 40)), "b": ps.open(_written("b", 60))}
+
+    def loader(later, world_size=1, rank=0):
+        order = ps.Mixture({"a": 0.8, "b": 0.2}, 3, 40, later)
+        return ps.Loader(sets, 10 // world_size, order=order, world_size=world_size, rank=rank)
+
+    first = loader({})
+    records = [*next(iter(first))["id"]]
+    state = json.loads(json.dumps(first.state_dict()))
+    halves = [loader({1: {"a": 0.2, "b": 0.8}}, 2, rank) for rank in range(2)]
+    for half in halves:
+        half.load_state_dict(state)
+    for _ in range(2):
+        epochs = [list(half) for half in halves]
+        for one, other in zip(*epochs, strict=True):
+            records += [*one["id"], *other["id"]]
+    assert len(records) == len(set(records)) == 80  # 32 of a, 8 of b; then 8 of a, 32 of b
+    assert sum(number < 40 for number in records) == 40
+    changed = ps.Loader(sets, 10, order=ps.Mixture({"a": 0.5, "b": 0.5}, 3, 40))
+    with pytest.raises(ps.StateError, match="another order"):
+        changed.load_state_dict(state)
+    with pytest.raises(ps.StateError, match="another order"):
+        changed.load_state_dict({**state, "order": {**state["order"], "later": [["x"]]}})
+
+
+def _written(name: str, number: int) -> str:
+    path = f"{name}.arrow"
+    ps.write({"id": np.arange(number) + (40 if name == "b" else 0)}, path, overwrite=True)
+    return path

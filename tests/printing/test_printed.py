@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,7 @@ def test_a_result_prints_as_text_and_its_repr_is_one_line(name: str) -> None:
     if name != "layout":
         assert repr(found).startswith(f"<penstock.{type(found).__name__}: ")
         assert "\n" not in repr(found) and len(repr(found)) < 130
+        assert found._repr_html_() == f"<pre>{html.escape(shown)}</pre>"  # what notebooks show
     assert pickle.loads(pickle.dumps(found)) == copy.deepcopy(found) == found
 
 

@@ -17,7 +17,8 @@ import penstock.tf as tf
 from penstock.tf import from_keras
 assert "keras" not in sys.modules
 keras = tf.keras
-assert keras is sys.modules["keras"] and tf.optimizers is keras.optimizers
+assert keras.Model is sys.modules["keras"].Model and tf.optimizers is keras.optimizers
+assert keras.optimizers.Adam is sys.modules["keras"].optimizers.Adam and tf.keras is keras
 assert all(hasattr(tf, name) for name in from_keras.NAMES)
 assert tf.compat.v2.keras is tf.compat.v1.keras is keras
 
@@ -91,6 +92,49 @@ except ValueError as error:
     assert "third component" in str(error)
 else:
     raise AssertionError("class_weight was passed over")
+
+# A loss and a metric that call tf with tensors of Keras.
+four = model()
+four.compile("sgd", lambda t, p: tf.reduce_mean(tf.cast(t, tf.float32) * tf.math.log(1 + tf.square(t - p))),
+    metrics=[lambda t, p: tf.reduce_sum(tf.cast(p > tf.constant(0.5), tf.float32))])
+history = four.fit(data, epochs=4, validation_data=pairs.batch(16), verbose=0).history
+assert history["loss"][-1] < history["loss"][0] and history["val_loss"][-1] < history["val_loss"][0]
+
+# Keras writes into a copy of a tensor.
+for made in (tf.constant(x[None] * 255), tf.cast(x[None] * 255, tf.uint8)):
+    before = np.array(made)
+    for space in ("resnet50", "vgg16", "densenet", "mobilenet_v2"):
+        prepare = getattr(keras.applications, space).preprocess_input
+        assert np.allclose(prepare(made), prepare(np.array(made))) and np.array_equal(made, before)
+        (mapped,) = tf.data.Dataset.from_tensors(made).map(prepare)
+        assert np.allclose(mapped, prepare(np.array(made)))
+try:
+    made[0] = 1
+except TypeError as error:
+    assert "tf.tensor_scatter_nd_update" in str(error)
+else:
+    raise AssertionError("a tensor was changed")
+
+# The old names that Keras has for TensorFlow only.
+words = tf.keras.preprocessing.text.Tokenizer()
+words.fit_on_texts(["a b", "a c"])
+assert words.texts_to_sequences(["b a"]) == [[2, 1]]
+assert keras.preprocessing.sequence.pad_sequences([[1]], 2).tolist() == [[0, 1]]
+flow = tf.keras.preprocessing.image.ImageDataGenerator(horizontal_flip=True).flow(np.ones((4, 8, 8, 3)), batch_size=2)
+assert next(flow).shape == (2, 8, 8, 3)
+K = keras.backend
+five = model()
+five.compile("sgd", lambda t, p: K.mean(K.square(K.flatten(t) - K.flatten(p))) + K.sum(K.cast(t > 9, "float32") * p),
+    metrics=[lambda t, p: K.mean(K.dot(p, K.transpose(p)))])
+assert np.allclose(five.evaluate(data, verbose=0)[0], one.__class__.evaluate(model(), data, verbose=0))
+assert float(K.sum(K.clip(tf.constant([3.0, -1.0]), K.epsilon(), 2))) == np.float32(2 + 1e-7)
+for wrong, words in ((lambda: keras.layers.Denss, "layers.Dense"), (lambda: keras.layers.experimental, "now")):
+    try:
+        wrong()
+    except AttributeError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
 print("well")
 """
 

@@ -7,6 +7,7 @@ import importlib.util
 import inspect
 import json
 import operator
+import pickle
 import sqlite3
 from typing import Any
 
@@ -16,6 +17,7 @@ import tensorflow  # noqa: ICN001 -- tf is penstock's here
 
 import penstock as ps
 import penstock.tf as tf
+from penstock.tf.keras_functions import FUNCTIONS
 from penstock.tf.missing import NEAREST, nearest
 
 
@@ -73,6 +75,40 @@ def test_a_missing_name_is_named(symbol: str) -> None:
         found = getattr(found, space)
     with pytest.raises(AttributeError, match=rf"{symbol.replace('.', '[.]')} is not part of pen"):
         getattr(found, name)
+
+
+def test_functions_that_take_tensors_of_keras_have_one_object_each_and_are_pickled() -> None:
+    for space in (tf, tf.math, tf.nn, tf.linalg):
+        for name in (FUNCTIONS.keys() - {"resize"}) & set(vars(space)):
+            found = getattr(space, name)
+            assert pickle.loads(pickle.dumps(found)) is found
+            assert found is getattr(tf, name, found) or name == "l2_normalize"
+    assert pickle.loads(pickle.dumps(tf.image.resize)) is tf.image.resize
+    assert not hasattr(tf.image.transpose, "__wrapped__")  # another function than tf.transpose
+    assert tf.dtypes.cast is tf.cast
+
+
+MISPLACED = {
+    "tf.reduce_std": "tf.math.reduce_std",
+    "tf.log": "tf.math.log",
+    "tf.decode_jpeg": "tf.io.decode_jpeg",
+    "tf.nn.reduce_mean": "tf.reduce_mean",
+    "tf.data.TFRecordDatset": "tf.data.TFRecordDataset, if that is meant; else ps.open and ps.Loader",
+    "tf.math.acosh": "numpy.acosh, which takes tensors of penstock.tf",
+    "tf.foo": "TensorFlow itself, which takes tensors of penstock.tf as arrays",
+}
+
+
+@pytest.mark.parametrize("symbol", MISPLACED)
+def test_a_misspelt_or_misplaced_name_suggests_the_nearest(symbol: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        operator.attrgetter(symbol.removeprefix("tf."))(tf)
+    assert str(caught.value).endswith(f"\n  try: {MISPLACED[symbol]}")
+
+
+def test_a_misspelt_verb_suggests_the_nearest() -> None:
+    with pytest.raises(AttributeError, match=r"try: tf\.data\.Dataset\.shuffle"):
+        tf.data.Dataset.range(3).suffle(3)
 
 
 CHECKS = {

@@ -87,3 +87,34 @@ def test_sizes_of_placeholders_that_are_0_are_no_divisors() -> None:
     dataset = tf.data.Dataset.from_tensor_slices([[1, 2, 3]]).map(lambda x: x // tf.size(x))
     assert dataset.element_spec.shape.as_list() == [3]
     assert [x.numpy().tolist() for x in dataset] == [[0, 0, 1]]
+
+
+MAPPED: dict[str, Any] = {
+    "nothing": lambda t, x: None,
+    "a fraction added": lambda t, x: x + 1.5,
+    "a fraction before": lambda t, x: 1.5 + x,
+    "a fraction times": lambda t, x: x * 1.5,
+    "a tensor of floats": lambda t, x: x + t.constant(1.5),
+    "add": lambda t, x: t.add(x, 1.5),
+    "a text": lambda t, x: x + "a",
+    "truths": lambda t, x: (x > 1) - (x > 0),
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+def test_functions_of_datasets_are_refused_with_tensorflows_error(name: str) -> None:
+    kinds = []
+    for t in (tf, tensorflow):
+        with pytest.raises((TypeError, ValueError, t.errors.OpError)) as caught:
+            list(t.data.Dataset.range(3).map(lambda x, t=t: MAPPED[name](t, x)))
+        kinds.append(caught.type.__name__)
+    assert kinds[0] == kinds[1]
+
+
+def test_strings_of_numpy_become_plain_bytes() -> None:
+    words = np.array([b"a", b"b"], "S1")
+    for t in (tf, tensorflow):
+        found = [x.numpy() for x in t.data.Dataset.from_tensor_slices(words)]
+        found += [t.constant(words[0]).numpy(), *t.constant(words).numpy()]
+        assert {type(word) for word in found} == {bytes}
+        assert found == [b"a", b"b", b"a", b"a", b"b"]

@@ -254,6 +254,41 @@ def test_csv_files_are_tensorflows(tmp_path: Any) -> None:
     assert csv_files(tf, path) == csv_files(tensorflow, path)
 
 
+QUOTED = [
+    '1,"a\nb"\n2,c\n', '1,"a\r\nb"\r\n2,c\r\n', '1,"a\rb"\n2,c\r3,d\n', '1,"a""\n""b"\n2,x', 'h,"x\ny"\n1,a\n',
+    '1,"a\n\nb"\n\n2,c', '1,"a\nb","c\nd"\n2,c\n', '1,"a\nb', '1,a"b\n2,c\n', '1,"abc\n2,"d\ne"\n', "1,a\r\r\n2,b\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", QUOTED)
+def test_a_quoted_field_may_have_line_ends(text: str, tmp_path: Any) -> None:
+    path = str(tmp_path / "rows.csv")
+    (tmp_path / "rows.csv").write_bytes(text.encode())
+
+    def rows(t: Any, **how: Any) -> list[Any]:
+        found: list[Any] = []
+        try:
+            for number, word in t.data.experimental.CsvDataset(path, [t.int32, t.string], **how):
+                found.append((int(number), word.numpy()))
+        except t.errors.InvalidArgumentError:
+            found.append("refused")
+        return found
+
+    for how in ({}, {"header": True}, {"use_quote_delim": False}):
+        assert rows(tf, **how) == rows(tensorflow, **how)
+
+
+def test_a_table_of_texts_with_line_ends_is_tensorflows(tmp_path: Any) -> None:
+    path = str(tmp_path / "rows.csv")
+    (tmp_path / "rows.csv").write_text('a,"b\nb",c\n1,"2\n3",x\n2,,"y\n z"\n3,1e3,\n')
+    found = [
+        [(name, part.numpy().tolist()) for batch in made for name, part in batch.items()]
+        for t in (tf, tensorflow)
+        for made in [t.data.experimental.make_csv_dataset(path, 2, num_epochs=1, shuffle=False)]
+    ]
+    assert found[0] == found[1]
+
+
 def test_rows_of_batches_are_joined_again_without_a_loop_over_rows() -> None:
     def found(t: Any) -> list[Any]:
         rows = t.data.Dataset.from_tensor_slices(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tarfile
 from pathlib import Path
@@ -138,3 +139,24 @@ def test_the_command_line_says_it_once(source: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(program, [*line, "--overwrite", "--json"])
     assert json.loads(done.stdout)["text_columns"] == ["caption"]
     assert done.stderr == ""
+
+
+def test_text_auto_leaves_json_so_that_its_fields_can_be_read(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for number in range(3):
+            for ending, data in (("json", f'{{"id": {number}}}'.encode()), ("txt", b"hello")):
+                member = tarfile.TarInfo(f"s{number}.{ending}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    how = ["--text", "auto", "--with", "id=json.id"]
+    lines = [
+        ["convert", tmp_path / "a.tar", tmp_path / "convert.parquet", *how],
+        ["sort", tmp_path / "a.tar", "--by", "id", "--into", tmp_path / "sort.parquet", *how],
+    ]
+    for line in lines:
+        ran = CliRunner().invoke(program, list(map(str, line)), catch_exceptions=False)
+        assert ran.exit_code == 0, ran.output
+        found = ps.open(tmp_path / f"{line[0]}.parquet")
+        assert found.to_table()["id"].to_pylist() == [0, 1, 2]
+        types = [found.schema.field(name).type for name in ("json", "txt")]
+        assert types == [pa.json_(), pa.string()]

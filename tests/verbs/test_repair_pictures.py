@@ -81,3 +81,23 @@ def test_damaged_records_and_damaged_pictures_are_both_left_out(tmp_path: Path) 
 def test_pictures_need_payloads(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="leave one out"):
         ps.repair(tmp_path / "a.tar", into=tmp_path / "b.tar", decode=True, payloads=False)
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_findings_in_a_folder_have_the_bytes_of_the_record_s_own_file(
+    tmp_path: Path, count: int
+) -> None:
+    files = pictures(bad=(3,))[:count]
+    files[count // 2 - 1] = b""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number, data in enumerate(files):
+        (folder / f"{number}.jpg").write_bytes(data)
+    found = ps.verify(folder, decode=True)
+    report = ps.repair(folder, into=tmp_path / "out", decode=True)
+    assert report.findings == found.findings
+    bad = sorted({count // 2 - 1, 3} & set(range(count))) if count > 1 else [0]
+    assert [
+        (finding.file, finding.record, finding.start_byte, finding.end_byte)
+        for finding in report.findings
+    ] == [(f"{folder}/{n}.jpg", n, 0, len(files[n])) for n in bad]

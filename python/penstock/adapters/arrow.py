@@ -6,6 +6,7 @@ Specification: https://arrow.apache.org/docs/python/integration/dataset.html
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,6 +60,9 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
         """Return the result as a stream."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
     def to_table(self) -> pa.Table:
         """Return the result in memory."""
         return pa.Table.from_batches(self.to_batches(), self.projected_schema)
@@ -88,17 +92,27 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
         return pads.InMemoryDataset(table).to_table(columns=self._expressions, use_threads=False)
 
 
-class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
-    """A dataset for engines that take a pyarrow.dataset.Dataset and call its methods, which work through `scanner`.
+class ArrowDataset(pads.UnionDataset):  # pyright: ignore[reportUntypedBaseClass]  # pyarrow has no types
+    """A dataset for engines that take a pyarrow.dataset.Dataset and call its methods, which work through `scanner`, or
+    take an Arrow stream.
 
-    It does not wrap a C++ dataset of Arrow, so it cannot be a part of pyarrow.dataset.dataset([...]).
+    The dataset of Arrow's C++ that it wraps cannot be read: what uses it without these methods, such as a union of
+    pyarrow, ends with an error. (Wrapping none would end the process.)
     """
 
     def __init__(self, dataset: Dataset) -> None:
+        parquet = pads.ParquetFileFormat()
+        fragment = parquet.make_fragment(pa.PythonFile(_Unreadable(), mode="r"))
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]
+            dataset.schema, [pads.FileSystemDataset([fragment], dataset.schema, parquet)]
+        )
         self._dataset = dataset
 
     def __reduce__(self) -> Any:
         return ArrowDataset, (self._dataset,)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.scanner().__arrow_c_stream__(requested_schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -153,7 +167,23 @@ class ArrowDataset(pads.Dataset):  # pyright: ignore[reportUntypedBaseClass]  # 
         raise _only_scanned("join_asof")
 
 
+class _Unreadable(io.RawIOBase):
+    """A file in place of the records for what reads with Arrow's C++."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, *_: Any) -> int:
+        raise _only_scanned("this")
+
+    tell = read = readinto = seek
+
+
 def _only_scanned(method: str) -> NotImplementedError:
     return NotImplementedError(
-        f"{method} needs files that pyarrow reads itself; use scanner, to_batches or to_table"
+        f"{method} needs records that pyarrow's own readers read, and penstock reads these; use"
+        " data.scanner().to_reader(), a RecordBatchReader, or data.to_table()"
     )

@@ -4,9 +4,11 @@ Each process passes its part of a global array to JAX, which computes the shape 
 the parts have different shapes, each process compiles a different program, without an error. Therefore, with several
 processes,
 
+- the processes compare the data and the order of their loaders before the first batch, by an 8-byte digest that each
+  sends. Otherwise damage that only some hosts have, or have in their indexes, gives records twice or not at all;
 - columns whose shape depends on the records of a batch (`ragged="pad"`) raise an error before the first batch;
 - the processes compare the shapes and dtypes of the first batch with each number of records (the last batch of an epoch
-  may be shorter), by an 8-byte digest that each sends;
+  may be shorter), in the same way;
 - each process checks that its later batches with the same number of records have the same shapes.
 """
 
@@ -23,7 +25,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from penstock.adapters.views import View, converted, ragged_in
-from penstock.errors import SchemaError
+from penstock.errors import SchemaError, StateError
 from penstock.formats.numpy.dtypes import BFLOAT16, name_of_bits
 from penstock.loader.loader import Loader
 
@@ -69,7 +71,9 @@ class JaxBatches(View):
             shapes = _shapes_of(batch)
             known = self._shapes.get(planned)
             if known is None:
-                _check_all_processes(shapes)
+                if not self._shapes:
+                    _check_same_records(self._loader)
+                _check_same_shapes(shapes)
                 self._shapes[planned] = shapes
             elif known != shapes:
                 raise _other_shapes(known, shapes)
@@ -115,14 +119,33 @@ def _shapes_of(value: Any) -> Any:
     return type(value).__name__
 
 
-def _check_all_processes(shapes: Any) -> None:
-    mine = np.frombuffer(hashlib.blake2b(repr(shapes).encode(), digest_size=8).digest(), np.uint32)
-    every = np.asarray(multihost_utils.process_allgather(mine))
-    if (every != every[0]).any():
+def _check_same_shapes(shapes: Any) -> None:
+    if not _all_have(shapes):
         raise SchemaError(
             f"the processes have batches of different shapes; this one has {shapes}",
             hint=_SAME_SHAPES,
         )
+
+
+def _check_same_records(loader: Loader) -> None:
+    """Raise StateError if the ranks do not share the same records in the same order. A loader that is the only rank has
+    records of its own."""
+    state = loader.state_dict()
+    shared = (state["fingerprint"], state["order"]) if loader.plan.world_size > 1 else None
+    if not _all_have(shared):
+        raise StateError(
+            "the processes read other data, or in another order, so records would come twice or not at all",
+            found=f"fingerprint {state['fingerprint']} in this process",
+            hint="the same files, arguments and seeds in all processes. Of damaged files, a host whose index is from"
+            " before the damage may count other records: repair them, or share the folder of index=",
+        )
+
+
+def _all_have(facts: Any) -> bool:
+    """Whether `facts` are the same in all processes, which call this at the same time."""
+    mine = np.frombuffer(hashlib.blake2b(repr(facts).encode(), digest_size=8).digest(), np.uint32)
+    every = np.asarray(multihost_utils.process_allgather(mine))
+    return bool((every == every[0]).all())
 
 
 _SAME_SHAPES = (

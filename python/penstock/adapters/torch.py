@@ -10,6 +10,7 @@ the epoch.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -36,6 +37,7 @@ class TorchBatches(View, IterableDataset[Any]):
         self._iterations = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
+        _refuse_batches_of_batches()
         worker = get_worker_info()
         return self._here() if worker is None else self._part_of(worker)
 
@@ -144,6 +146,17 @@ class TorchBatches(View, IterableDataset[Any]):
             epoch = self._loader.next_start[0]
         self._shared[0] = (mine << 32) + epoch + 1
         return epoch
+
+
+def _refuse_batches_of_batches() -> None:
+    """Raise ValueError if a DataLoader with a `batch_size` begins an epoch: it would make batches of these batches. A
+    DataLoader tells its data nothing, so this looks at its fetcher, which calls `iter`."""
+    caller = sys._getframe(2).f_locals.get("self")
+    if getattr(caller, "auto_collation", False) is True and hasattr(caller, "collate_fn"):
+        raise ValueError(
+            "loader.torch() gives whole batches, and this DataLoader would make batches of batches; use"
+            " DataLoader(loader.torch(), batch_size=None), or loop over loader.torch() itself"
+        )
 
 
 def as_tensor(array: np.ndarray) -> torch.Tensor:

@@ -18,6 +18,7 @@ from penstock.cli.options import (
     source_argument,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH
 
 
 @click.command(
@@ -31,7 +32,7 @@ Examples:
 """,
 )
 @source_argument
-@click.argument("target", type=click.Path())
+@click.argument("target", type=PATH)
 @click.option(
     "--shard",
     type=click.Choice(["last", "new"]),

@@ -8,6 +8,7 @@ import click
 
 from penstock.cli import output
 from penstock.cli.options import json_option
+from penstock.cli.words import PATH
 
 
 @click.command(
@@ -19,7 +20,7 @@ Examples:
   penstock cache /local/disk/blocks --clear
 """,
 )
-@click.argument("folder", required=False, type=click.Path())
+@click.argument("folder", required=False, type=PATH)
 @click.option("--clear", is_flag=True, help="Remove all blocks.")
 @json_option
 def command(folder: str | None, clear: bool, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from penstock import describe, tables
 from penstock.cli import output
 from penstock.cli.options import json_option
 from penstock.cli.stores import storage_option
+from penstock.cli.words import PATH
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -25,7 +26,7 @@ Examples:
   penstock clean --json data/
 """,
 )
-@click.argument("folder", type=click.Path())
+@click.argument("folder", type=PATH)
 @click.option("--remove", is_flag=True, help="Remove what is found. Without it, it is only listed.")
 @click.option(
     "--older-than",

@@ -21,6 +21,7 @@ from penstock.cli.options import (
     where_option,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH, SIZE
 from penstock.cli.writing import all_but, datasets_of, source_of
 
 
@@ -43,7 +44,7 @@ Examples:
 """,
 )
 @source_argument
-@click.argument("target", type=click.Path())
+@click.argument("target", type=PATH)
 @click.option("--to", help="Format to write. [default: from the name of TARGET]")
 @click.option("--rename", type=NAMES, metavar="OLD=NEW,…", help="Rename fields.")
 @click.option("--drop", type=NAMES, metavar="NAME,…", help="Write all fields but these.")
@@ -87,12 +88,16 @@ Examples:
 @click.option("--compression", help="A compression of the format, such as gzip or zstd.")
 @click.option("--num-shards", type=click.IntRange(min=1), help="Number of files, of equal length.")
 @click.option("--shard-records", type=click.IntRange(min=1), help="Records per file.")
-@click.option("--shard-bytes", type=click.IntRange(min=1), help="Bytes per file, approximately.")
+@click.option(
+    "--shard-bytes", type=SIZE, help="Bytes per file, approximately, such as 3000000 or 64MiB."
+)
 @click.option(
     "--option", "more", multiple=True, metavar="NAME=VALUE", help="An option of the written format."
 )
 @click.option("--overwrite", is_flag=True, help="Replace files that exist.")
-@click.option("--manifest", metavar="MANIFEST", help="Write a manifest of the files, last of all.")
+@click.option(
+    "--manifest", type=PATH, metavar="MANIFEST", help="Write a manifest of the files, last of all."
+)
 @click.option("--exact", is_flag=True, help="Refuse values that the format cannot hold exactly.")
 @reading(*OF_RECORDS)
 @target_storage_option

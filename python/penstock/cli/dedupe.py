@@ -27,7 +27,7 @@ Examples:
     "--by",
     type=NAMES,
     metavar="NAME,…",
-    help="Fields to compare. [default: all]",
+    help="Fields to compare, or paths such as json.url. [default: all]",
 )
 @writing()
 @json_option

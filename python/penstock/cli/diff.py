@@ -11,6 +11,7 @@ import click
 from penstock.cli import output
 from penstock.cli.on import on_option
 from penstock.cli.options import json_option, opened, reading
+from penstock.cli.words import PATH
 
 if TYPE_CHECKING:
     pass
@@ -29,8 +30,8 @@ Examples:
   penstock diff --on ray 's3://old/*.tfrecord' 's3://new/*.parquet'
 """,
 )
-@click.argument("a", type=click.Path(), metavar="A")
-@click.argument("b", type=click.Path(), metavar="B")
+@click.argument("a", type=PATH, metavar="A")
+@click.argument("b", type=PATH, metavar="B")
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
 @reading(
     "columns", "raw", "checksums", "damage", "index", "overlays", "limits", "threads", "dialect"

@@ -29,6 +29,7 @@ from penstock.cli.options import (
     values_of,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,9 +43,9 @@ _CALL = re.compile(
 )
 """The beginning of an expression in the language of conditions."""
 
-_source = click.argument("source", type=click.Path(), metavar="SOURCE")
+_source = click.argument("source", type=PATH, metavar="SOURCE")
 _sources = click.argument(
-    "source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...",
+    "source", nargs=-1, required=True, type=PATH, metavar="SOURCE...",
     callback=lambda ctx, param, value: one_or_many(value),
 )  # fmt: skip
 
@@ -64,14 +65,14 @@ def _refuse_damage(ctx: click.Context, _param: click.Parameter, value: str | Non
 
 overlay_option = click.option(
     "--overlays",
-    type=click.Path(),
+    type=PATH,
     metavar="FOLDER",
     help="The folder for the overlays, if nothing may be written next to the files.",
 )
 _WHERE = (
     click.option(
         "--into",
-        type=click.Path(),
+        type=PATH,
         help="A file, a folder or a pattern ({shard:05d}) for the new files.",
     ),
     click.option(
@@ -97,7 +98,7 @@ _VALUES = (
     click.option(
         "--from",
         "from_table",
-        type=click.Path(),
+        type=PATH,
         help="A table: CSV (.csv, .tsv), or any data that penstock can open.",
     ),
     click.option(
@@ -327,10 +328,12 @@ def _in_old_types(
     """Return the values of `--set` in the types of the fields that they replace."""
     import penstock as ps
 
+    folder = options["overlays"] or ""
+    is_there = "://" in folder or os.path.lexists(folder)
     with misuse():
         schema = ps.open(
             source,
-            overlays=options["overlays"] or True,
+            overlays=folder if is_there else True,
             storage_options=options["storage_options"],
         ).schema
     texts = pairs_of(words, "--set", empty=True)

@@ -20,9 +20,11 @@ _VALUE = r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\w.]+(?:\([^)]*\))?"
 _GIVEN = rf"\w+=(?:{_VALUE})"
 _CALL = rf"\b(?P<verb>open|write|convert)\(\.\.\., (?P<keywords>{_GIVEN}(?:, {_GIVEN})*)\)"
 _OTHER_CALL = r"(?P<other>(?<![\w.=])[\w.]+\([^()]*\))"
+_QUOTED = r"""(?<![\w=])(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?!\w)"""
+"""Text of the user, or of a file."""
 _KEYWORD = rf"(?<![\w.-])(?P<bare>\w+)=(?P<value>{_VALUE}|(?=[ ,)]|$))"
 # One pattern for all, so that replaced text is not replaced again.
-_ANY = re.compile(f"{_CALL}|{_OTHER_CALL}|{_KEYWORD}")
+_ANY = re.compile(f"{_CALL}|{_OTHER_CALL}|{_QUOTED}|{_KEYWORD}")
 _EACH = re.compile(rf"(?P<name>\w+)=(?P<value>{_VALUE})")
 
 
@@ -75,8 +77,8 @@ class _Wording:
         self._is_marked = False
 
     def of(self, found: re.Match[str]) -> str:
-        if found["other"]:
-            return found[0]  # a call of something that no command does
+        if not (found["verb"] or found["bare"]):
+            return found[0]  # quoted, or a call of something that no command does
         if found["bare"]:
             word = self._word(None, found["bare"], found["value"])
             # Without a value, it is only the name of an argument.

@@ -15,6 +15,7 @@ from penstock.cli.options import (
     reading,
     source_argument,
 )
+from penstock.cli.words import PATH
 
 
 @click.command(
@@ -35,7 +36,7 @@ Examples:
 )
 @click.option(
     "--folder",
-    type=click.Path(),
+    type=PATH,
     help="Store the indexes in this folder. [default: next to the data]",
 )
 @click.option(

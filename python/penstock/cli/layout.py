@@ -9,6 +9,7 @@ import click
 from penstock import tables
 from penstock.cli import output
 from penstock.cli.options import json_option, misuse, of_format, reading
+from penstock.cli.words import PATH
 
 _COLOURS = {"ok": "green", "differs": "red", "damage": "red", "unsupported": "yellow"}
 
@@ -22,7 +23,7 @@ Examples:
   penstock layout damaged.tfrecord --record 3 --json
 """,
 )
-@click.argument("file", type=click.Path())
+@click.argument("file", type=PATH)
 @click.option(
     "--record", type=click.IntRange(min=0), default=0, show_default=True,
     help="The record whose parts are shown.",

@@ -14,6 +14,7 @@ from penstock.cli.options import (
     source_argument,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH
 
 
 @click.command(
@@ -31,6 +32,7 @@ Examples:
     "-o",
     "--output",
     "target",
+    type=PATH,
     metavar="MANIFEST",
     help="The manifest to write. If it is there, new shards are added, changed ones are read again, "
     "and those that are gone are left out.",

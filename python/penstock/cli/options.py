@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from penstock.cli.stores import storage_option
+from penstock.cli.words import PATH, size_of
 
 if TYPE_CHECKING:
     import penstock as ps
@@ -66,6 +67,9 @@ _OF_NAMES = re.compile(
     r"|cannot be compared with"
 )
 """Messages about a name or a condition on the command line, not about the data."""
+
+_SECOND_NAME = re.compile(r",\s*\w+=(?!=)")
+"""A comma and another name, where --with takes one expression."""
 
 _READING: dict[str, Callable[[Any], Any]] = {
     "format": click.option(
@@ -133,7 +137,7 @@ _READING: dict[str, Callable[[Any], Any]] = {
     ),
     "overlays": click.option(
         "--overlays",
-        type=click.Path(),
+        type=PATH,
         metavar="FOLDER",
         help="A folder with more overlays of these files, which are applied after those next to the files.",
     ),
@@ -186,17 +190,14 @@ OF_RECORDS = (
 """The reading options of every command that writes the records that it reads."""
 
 
-_SIZE = re.compile(r"(\d+)\s*(|[kmgt]i?b?|b)", re.IGNORECASE)
-
-
 def _limits(words: Sequence[str]) -> dict[str, int] | None:
     """Return limits by name. Sizes may end in KiB, MiB, GiB or TiB (or k, M, G, T for the same)."""
     found: dict[str, int] = {}
     for name, text in pairs_of(words, "--limit").items():
-        size = _SIZE.fullmatch(text)
+        size = size_of(text)
         if size is None:
             raise click.UsageError(f"--limit: {text!r} is not a size such as 2GiB")
-        found[name] = int(size[1]) << 10 * " kmgt".index(size[2][:1].lower().strip("b") or " ")
+        found[name] = size
     import penstock as ps
 
     try:
@@ -231,7 +232,7 @@ def is_reading(option: click.Option) -> bool:
     )
 
 
-_source = click.argument("source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...")
+_source = click.argument("source", nargs=-1, required=True, type=PATH, metavar="SOURCE...")
 
 
 def source_argument(function: Function) -> Function:
@@ -330,16 +331,29 @@ def opened(source: Sequence[str], **given: Any) -> ps.Dataset:
         cast = {**dict.fromkeys(text, "string"), **types} or None
         dataset = ps.open(one_or_many(source), types=cast, **given)
         if computed:
-            dataset = dataset.with_columns(computed)
+            dataset = _with_columns(dataset, computed)
             dataset = dataset if columns is None else dataset.select(columns)
         return dataset
 
 
+def _with_columns(dataset: ps.Dataset, computed: dict[str, str]) -> ps.Dataset:
+    try:
+        return dataset.with_columns(computed)
+    except ValueError as error:
+        if type(error) is ValueError and any(map(_SECOND_NAME.search, computed.values())):
+            message = f"{error}\n  try: --with for each field: --with a=json.a --with b=json.b"
+            raise click.UsageError(message, click.get_current_context(silent=True)) from None
+        raise
+
+
 def _texts_of(dataset: ps.Dataset) -> list[str]:
-    """The columns of bytes that are text in all records."""
+    """The columns that are text in all records, except those of JSON, whose fields may be read."""
+    import pyarrow as pa
+
     import penstock as ps
 
-    return [field.name for field in ps.stats(dataset).fields if field.is_text]
+    found = [field for field in ps.stats(dataset).fields if field.is_text]
+    return [field.name for field in found if not isinstance(field.type, pa.JsonType)]
 
 
 def of_format(words: Sequence[str], option: str, verb: Callable[..., Any]) -> dict[str, Any]:

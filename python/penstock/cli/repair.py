@@ -17,6 +17,7 @@ from penstock.cli.options import (
     source_argument,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH
 
 
 @click.command(
@@ -31,7 +32,7 @@ Examples:
 """,
 )
 @source_argument
-@click.option("--into", type=click.Path(), help="A file for one file, a folder for several.")
+@click.option("--into", type=PATH, help="A file for one file, a folder for several.")
 @click.option(
     "--in-place", is_flag=True, help="Replace damaged files, each when its repair is complete."
 )
@@ -73,8 +74,8 @@ def command(
     """Copy all intact records out of damaged files.
 
     Payloads are copied unchanged. If only the header of a record is damaged and the checksum of its payload is right,
-    the record is restored. Records that cannot be decoded are left out. The exit status is 0 if any record was kept or
-    nothing was damaged. The report lists what was left out.
+    the record is restored. Records that cannot be decoded are left out. The exit status is 1 if nothing could be saved of
+    a file, which then has no new file, or of all files. The report lists what was left out.
     """
     import penstock as ps
 
@@ -97,5 +98,5 @@ def command(
         output.emit(report.to_dict())
     else:
         output.show(report)
-    if not report.ok and not report.num_records:
+    if report.unwritten or not (report.ok or report.num_records):
         raise click.exceptions.Exit(1)

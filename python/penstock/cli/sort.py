@@ -28,7 +28,7 @@ Examples:
     type=NAMES,
     required=True,
     metavar="NAME,…",
-    help="The field to sort by; a second field orders records with equal values in the first, and so on.",
+    help="The field to sort by, or a path such as json.url; a second field orders records with equal values in the first, and so on.",
 )
 @click.option("--descending", is_flag=True, help="The largest values first.")
 @writing()

@@ -10,6 +10,7 @@ import click
 from penstock import describe
 from penstock.cli import output
 from penstock.cli.options import NAMES, json_option, misuse, pairs_of, source_argument, where_option
+from penstock.cli.words import PATH
 from penstock.cli.writing import datasets_of, source_of, writing, written_as
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Examples:
 @click.option(
     "--into",
     required=True,
-    type=click.Path(),
+    type=PATH,
     help="The name of the files, with {split} in it; {shard:05d} is the file's number.",
 )
 @click.option(

@@ -95,7 +95,7 @@ def command(
 
 
 def _is_repairable(finding: ps.Finding) -> bool:
-    others = ("unchecked", "unsupported", "schema", "overlay", "stale_overlay")
+    others = ("unchecked", "missing", "unsupported", "schema", "overlay", "stale_overlay")
     return finding.severity == "error" and finding.kind not in others
 
 

@@ -18,6 +18,7 @@ from penstock.cli.options import (
     values_of,
 )
 from penstock.cli.stores import target_storage_option
+from penstock.cli.words import PATH, SIZE
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -48,7 +49,7 @@ _OPTIONS = (
     ),
     click.option("--shard-records", type=click.IntRange(min=1), help="Records per file."),
     click.option(
-        "--shard-bytes", type=click.IntRange(min=1), help="Bytes per file, approximately."
+        "--shard-bytes", type=SIZE, help="Bytes per file, approximately, such as 3000000 or 64MiB."
     ),
     click.option(
         "--option",
@@ -69,7 +70,7 @@ _OPTIONS = (
 into_option = click.option(
     "--into",
     required=True,
-    type=click.Path(),
+    type=PATH,
     help="The file to write; with several files, {shard:05d} in the name is the file's number.",
 )
 

@@ -41,6 +41,25 @@ def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+def owned(array: Any, type_: pa.DataType) -> Any:
+    """Convert a column of a `lent_schema` to the type that it has in the schema itself. Other arrays are returned
+    unchanged.
+
+    Example:
+        >>> import pyarrow as pa
+        >>> from penstock.columns.lending import owned
+        >>> owned(pa.array([b"a"], pa.binary_view()), pa.binary()).type
+        DataType(binary)
+    """
+    array = whole(array)
+    if array.type == type_ or storage_of(array.type) != pa.binary_view():
+        return array
+    stored: Any = array.storage if isinstance(array, pa.ExtensionArray) else array
+    stored = stored.cast(storage_of(type_))
+    is_plain = not isinstance(type_, pa.BaseExtensionType)
+    return stored if is_plain else pa.ExtensionArray.from_storage(type_, stored)
+
+
 def _lent(field: pa.Field) -> pa.Field:
     if storage_of(field.type) not in (pa.binary(), IN_PARTS):
         return field

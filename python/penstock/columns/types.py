@@ -152,6 +152,13 @@ def is_image(type_: pa.DataType) -> bool:
     return getattr(type_, "extension_name", "") == "penstock.image"
 
 
+def is_embedded_image(type_: Any) -> bool:
+    """Whether values are structs of `bytes` and maybe `path`, as which Hugging Face stores images. Audio is stored in
+    the same way."""
+    names = {field.name for field in type_} if pa.types.is_struct(type_) else set[str]()
+    return "bytes" in names and names <= {"bytes", "path"} and is_bytes(type_.field("bytes").type)
+
+
 def is_json(type_: pa.DataType) -> bool:
     """Whether values are JSON texts."""
     return getattr(type_, "extension_name", "") == "arrow.json"

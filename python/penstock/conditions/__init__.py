@@ -45,6 +45,8 @@ class Filter:
     """The columns that the condition reads; None for all."""
     bounds: tuple[Bound, ...] = ()
     """Statistics that contradict one of these exclude all records."""
+    warn: Callable[[], None] = lambda: None
+    """Called when the condition was evaluated on all records. It warns of keys in JSON that no record has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +155,24 @@ def filter_of(
 
 
 def _of_text(where: str, names: Sequence[str]) -> Filter:
+    from penstock.conditions._keys import Keys
     from penstock.conditions._values import column_of, holds
 
     tree = parse(where)
+    keys = Keys(tree)
+
+    def evaluated(batch: pa.RecordBatch) -> np.ndarray:
+        found = holds(tree, batch)
+        keys.look(batch)
+        return found
+
     read = [column_of(name, list(names))[0] for name in fields_of(tree)]
     if not read:
         raise ValueError(
             f"{where!r} names no column: write names without quotes, or in backquotes, as in `my name` == 3"
         )
     bounds = tuple(one for one in bounds_of_text(tree) if one.field in names)
-    return Filter(lambda batch: holds(tree, batch), list(dict.fromkeys(read)), bounds)
+    return Filter(evaluated, list(dict.fromkeys(read)), bounds, keys.warn)
 
 
 def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from penstock import _core
-from penstock.columns.types import is_bytes, is_text
+from penstock.columns.types import is_bytes, is_embedded_image, is_text
 from penstock.conditions._comparing import as_array, compared, plain
 from penstock.conditions._grammar import Call, Literal, type_of
 from penstock.errors import SchemaError
@@ -27,9 +27,13 @@ def called(node: Call, values: pa.Array) -> Any:
     if function in _OF_ANY:
         return _OF_ANY[function](values, *node.literals)
     if function in _OF_NUMBERS:
+        if pa.types.is_decimal(values.type):
+            values = values.cast(pa.float64())
         if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
             raise SchemaError(f"{function} takes numbers, not {values.type}")
         return _OF_NUMBERS[function](values)
+    if function in OF_TIMES:
+        return _part_of_time(function, values)
     if function in _OF_TEXTS:
         if not (is_text(values.type) or is_bytes(values.type)):
             raise SchemaError(f"{function} takes texts, not {values.type}")
@@ -43,12 +47,22 @@ _OF_NUMBERS: dict[str, Callable[..., pa.Array]] = {
     "round": lambda values: compute.round(values, round_mode="half_towards_infinity"),
     "isnan": lambda values: compute.is_nan(values.cast(pa.float64())),
 }
+OF_TIMES = ("year", "month", "day", "hour", "minute", "second")
 _OF_TEXTS: dict[str, Callable[..., pa.Array]] = {
     "lower": compute.utf8_lower,
     "upper": compute.utf8_upper,
     "trim": compute.utf8_trim_whitespace,
     "replace": compute.replace_substring,
 }
+
+
+def _part_of_time(part: str, values: pa.Array) -> pa.Array:
+    """A part of each time, in the zone of its column; UTC if the column has none."""
+    is_day = pa.types.is_date(values.type)
+    if not (pa.types.is_timestamp(values.type) or (is_day and part in ("year", "month", "day"))):
+        wanted = "times or dates" if part in ("year", "month", "day") else "times"
+        raise SchemaError(f"{part} takes {wanted}, not {values.type}")
+    return getattr(compute, part)(values).cast(pa.int64())
 
 
 def _like(values: pa.Array, pattern: str, *, ignore_case: bool = False) -> pa.Array:
@@ -174,6 +188,8 @@ def _has(values: pa.Array, member: Any) -> pa.Array:
 
 def _size(side: str, values: pa.Array) -> pa.Array:
     """The width or the height of each encoded image, from its first bytes."""
+    if is_embedded_image(values.type):
+        values = values.flatten()[values.type.get_field_index("bytes")]
     if not is_bytes(values.type):
         raise SchemaError(f"{side} takes images, not {values.type}")
     try:

@@ -54,6 +54,7 @@ _CALLS = {
     "abs": (1, ()),
     "round": (1, ()),
     "isnan": (1, ()),
+    **dict.fromkeys(("year", "month", "day", "hour", "minute", "second"), (1, ())),
     "width": (1, ()),
     "height": (1, ()),
     "cast": (1, ("the name of a type",)),

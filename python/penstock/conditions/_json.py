@@ -22,7 +22,8 @@ def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
     storage = texts.storage if isinstance(texts, pa.ExtensionArray) else texts
     try:
         found = [
-            None if text is None else _at(json.loads(text), path) for text in storage.to_pylist()
+            None if text is None else at_path(json.loads(text), path)
+            for text in storage.to_pylist()
         ]
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"a text is not JSON: {error}", field=name) from None
@@ -33,7 +34,8 @@ def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
         raise SchemaError(message, field=name) from None
 
 
-def _at(value: Any, path: Sequence[str]) -> Any:
+def at_path(value: Any, path: Sequence[str]) -> Any:
+    """The value at a path of keys; None if there is none."""
     for key in path:
         if not isinstance(value, dict):
             return None

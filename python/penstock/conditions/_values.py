@@ -176,12 +176,18 @@ def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
 
 
 def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
+    values, keys = inside(name, batch)
+    return json_field(values, keys, name) if keys else values
+
+
+def inside(name: str, batch: pa.RecordBatch) -> tuple[pa.Array, list[str]]:
+    """The values of a column or of a field of a struct, and the path of keys that follows in JSON."""
     column, path = column_of(name, batch.schema.names)
     values = batch.column(column)
     for place, part in enumerate(path):
         type_ = values.type
         if isinstance(type_, pa.JsonType):
-            return json_field(values, path[place:], name)
+            return values, path[place:]
         if not pa.types.is_struct(type_) or type_.get_field_index(part) < 0:
             inside = ".".join([column, *path[:place]])
             hint = None
@@ -189,7 +195,7 @@ def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:
                 hint = f'open(..., types={{"{column}": "json"}}), if its values are JSON'
             raise SchemaError(f"{inside} has no field {part}: it is {type_}", field=name, hint=hint)
         values = compute.struct_field(values, type_.get_field_index(part))
-    return values
+    return values, []
 
 
 # -- operations --------------------------------------------------------------------------------
@@ -249,6 +255,6 @@ def _number(value: Any) -> Any:
     type_ = value.type
     if pa.types.is_integer(type_):
         return value.cast(pa.int64())
-    if not pa.types.is_floating(type_):
+    if not (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         raise SchemaError(f"values of type {type_} are not numbers")
     return value.cast(pa.float64())

@@ -72,6 +72,10 @@ class FormatInfo:
     """Its records have a fixed order, so an overlay can add fields to them."""
     holds_images: bool = False
     """It stores images in its own way, so image columns are detected when data is converted."""
+    holds_structs: bool = True
+    """It stores structs as such. For others, `convert` writes Hugging Face's structs of an image as images."""
+    picture_files: tuple[str, str] | None = None
+    """In a folder of images, its column of images and the column of their files' names."""
     reads_images: bool = False
     """Its writers read the images that they store, so `Format.check_images` is called if damage is skipped."""
     takes_views: bool = False
@@ -237,6 +241,11 @@ class Reader(ABC):
         return None
 
     @property
+    def lacks_checksums(self) -> bool:
+        """Whether the file was written without the checksums of its format, where these are optional."""
+        return False
+
+    @property
     def skipped_files(self) -> Sequence[SkippedFile]:
         """Files of a folder that are not data, with reasons."""
         return ()
@@ -351,6 +360,11 @@ class Reader(ABC):
         """Whether each record of a chunk (for None, of the shard) is compared with a checksum."""
         del chunk
         return False
+
+    def verify_once(self, columns: Projection) -> None:
+        """Compare the checksums that cover all values of these columns, each of them once while the file is open. A
+        loader calls it before it reads records by number, in any order. Raises FormatError."""
+        del columns
 
     def checks(self) -> Iterable[Callable[[], None]]:
         """Yield a function for each part of the file that has a checksum but is in no chunk. It reads the part, and

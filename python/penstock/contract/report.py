@@ -24,7 +24,8 @@ class Finding:
 
     - for bytes with checksums in an index: "changed" (the file was written to after the index was made), or
       "data_checksum"
-    - for a shard that a manifest lists: "changed", "missing", "listed_twice"
+    - for a shard that a manifest lists: "changed", "listed_twice"
+    - for a shard that a manifest lists, or one of several files: "missing"
     - for a record: "length_checksum" (its header), "data_checksum" (its payload), "truncated", "limit", "message" (its
       frame is intact, but its contents cannot be decoded)
     - for a compressed file: "compression", "compression_checksum"
@@ -74,6 +75,8 @@ class Report(Printed):
     paths: tuple[str, ...] = ()
     """The files that `repair` wrote or `verify` read, in order."""
     verb: Literal["verify", "repair"] = "verify"
+    unwritten: tuple[str, ...] = ()
+    """The damaged files of which `repair` wrote no new file, because nothing could be saved."""
 
     @property
     def ok(self) -> bool:
@@ -94,6 +97,7 @@ class Report(Printed):
             "num_lost": self.num_lost,
             "num_bytes": self.num_bytes,
             "paths": list(self.paths),
+            **({"unwritten": list(self.unwritten)} if self.verb == "repair" else {}),
             "findings": [asdict(finding) for finding in self.findings],
         }
 
@@ -113,6 +117,8 @@ class Report(Printed):
                 parts += ["", Text(f"and {left} more: findings, or --json, lists all", style="dim")]
         if self.verb == "repair":
             parts += ["", *(Text(f"wrote {describe.escape(path)}") for path in self.paths)]
+            lost = map(describe.escape, self.unwritten)
+            parts += [Text(f"wrote no file for {path}: nothing could be saved") for path in lost]
         return parts
 
     def _verdict(self) -> Any:

@@ -25,6 +25,10 @@ class WrappedReader(Reader):
         return self.base.compression
 
     @property
+    def lacks_checksums(self) -> bool:
+        return self.base.lacks_checksums
+
+    @property
     def skipped_files(self) -> Sequence[SkippedFile]:
         return self.base.skipped_files
 

@@ -55,6 +55,9 @@ class Choice(View):
         """Return the reader of a file's chosen records."""
         ...
 
+    def all_read(self) -> None:
+        """Called when a scan has delivered all chosen records."""
+
 
 class ByNumber(Choice):
     """Records chosen by their numbers."""
@@ -127,7 +130,11 @@ class ByCondition(Choice):
         for shard, numbers, batch in numbered(files, self._filter.columns, read, self._skipped):
             holds = holds_of_shard(self._filter, batch, files.paths[shard], lambda n=numbers: n)
             found[shard].append(numbers[holds])
+        self._filter.warn()
         return [np.concatenate(parts) for parts in found]
+
+    def all_read(self) -> None:
+        self._filter.warn()
 
     def _answer(self, files: Files, shard: int) -> bool | None:
         answer = files.answer(shard, self._filter)
@@ -162,6 +169,10 @@ class ChosenFiles(ViewFiles):
     @property
     def choice(self) -> Choice:
         return self.view
+
+    def all_read(self) -> None:
+        self.choice.all_read()
+        super().all_read()
 
     def reader(self, shard: int) -> Reader:
         return self.choice.reader(self.base, shard)

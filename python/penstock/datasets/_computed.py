@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns.lending import owned
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound, Expression, Filter, expression_of
 from penstock.contract.format import Chunk, Delivered, Reader
@@ -202,9 +203,20 @@ class ComputedReader(WrappedReader):
             if found is None:
                 arrays.append(batch.column(name))
             else:
-                arrays.append(self._computed(name, found, batch, numbers))
-        fields = [self.schema.field(name) for name in names]
+                arrays.append(self._computed(name, found, self._read_by(found, batch), numbers))
+        fields = [
+            self.schema.field(name).with_type(array.type)  # lent columns have other types
+            for name, array in zip(names, arrays, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _read_by(self, expression: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that an expression reads, none of them lent."""
+        if not expression.columns:
+            return batch
+        fields = [self.base.schema.field(name) for name in expression.columns]
+        arrays = [owned(batch.column(field.name), field.type) for field in fields]
+        return pa.RecordBatch.from_arrays(arrays, [field.name for field in fields])
 
     def _computed(
         self,

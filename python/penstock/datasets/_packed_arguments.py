@@ -45,15 +45,25 @@ def _check_column(ds: Dataset, column: str, *, may_be_bool: bool) -> None:
     )
     if not is_good:
         raise SchemaError(
-            f"packed takes a column of lists of numbers, but this column is {type_}", field=column
+            f"packed takes a column of lists of numbers, but this column is {type_}",
+            field=column,
+            hint=_hint_of_lists(column, type_),
         )
+
+
+def _hint_of_lists(column: str, type_: pa.DataType) -> str | None:
+    """How to open numbers as lists: if each list that was seen has one value, the inferred type is that of a number."""
+    if not _is_number(type_):
+        return None
+    stored = "int32" if pa.types.is_integer(type_) else type_
+    return f'if these are lists of one value, penstock.open(..., types={{"{column}": "list<{stored}>"}})'
 
 
 def _is_number(type_: pa.DataType) -> bool:
     return pa.types.is_integer(type_) or pa.types.is_floating(type_)
 
 
-def checked_token(ds: Dataset, column: str, name: str, token: Any) -> int | float | None:
+def _checked_token(ds: Dataset, column: str, name: str, token: Any) -> int | float | None:
     """Return `bos`, `eos` or `pad`, whose name is `name`, as a value of the column."""
     if token is None:
         return None
@@ -68,12 +78,38 @@ def checked_token(ds: Dataset, column: str, name: str, token: Any) -> int | floa
 def checked_pad(ds: Dataset, columns: Sequence[str], pad: Any) -> dict[str, int | float]:
     """Return the value of padding in each column. A single value is that of the tokens."""
     given: Mapping[str, Any] = pad if isinstance(pad, Mapping) else {columns[0]: pad}
+    found = _by_column(ds, columns, "pad", {**dict.fromkeys(columns, 0), **given})
+    return {name: found.get(name, 0) for name in columns}
+
+
+def checked_end(
+    ds: Dataset, columns: Sequence[str], argument: str, end: Any, pad: Mapping[str, int | float]
+) -> dict[str, int | float] | None:
+    """Return the value of `bos` or `eos` in each column, or None if nothing is added. A column without a value has that
+    of its padding."""
+    found = _by_column(ds, columns, argument, end)
+    if found and columns[0] not in found:
+        raise SchemaError(
+            f"{argument}= has no token for this column, so there is no place for the values of the others",
+            field=columns[0],
+            hint=f"{argument}={{{columns[0]!r}: token, ...}}",
+        )
+    return {**pad, **found} if found else None
+
+
+def _by_column(
+    ds: Dataset, columns: Sequence[str], argument: str, value: Any
+) -> dict[str, int | float]:
+    """The values of an argument that is {column: value}, or one value for the tokens. None is no value."""
+    given: Mapping[str, Any] = value if isinstance(value, Mapping) else {columns[0]: value}
     for name in given:
         if name not in columns:
             known = ", ".join(columns)
-            raise SchemaError(f"pad= is for the columns that are packed: {known}", field=name)
-    found = {name: checked_token(ds, name, "pad", given.get(name, 0)) for name in columns}
-    return {name: 0 if value is None else value for name, value in found.items()}
+            raise SchemaError(
+                f"{argument}= is for the columns that are packed: {known}", field=name
+            )
+    found = {name: _checked_token(ds, name, argument, one) for name, one in given.items()}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def checked_record_numbers(name: Any, columns: Sequence[str]) -> str | None:

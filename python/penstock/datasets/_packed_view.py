@@ -41,8 +41,9 @@ class PackedView(View):
 
     columns: list[str]
     length: int
-    bos: float | None
-    eos: float | None
+    bos: Mapping[str, float] | None
+    eos: Mapping[str, float] | None
+    """The values that are added to each document, in each of the columns; None: nothing."""
     pad: Mapping[str, float]
     """The value of padding in each of the columns."""
     how: How
@@ -79,16 +80,21 @@ class PackedView(View):
 
     def added_to(self, column: str) -> Added:
         """What is added to each document and each row in a column."""
-        bos, eos = self.bos, self.eos
-        if column != self.column:
-            bos, eos = (None if token is None else 0 for token in (bos, eos))
-        return Added(bos, eos, self.pad[column])
+        return Added(*self._ends(column), self.pad[column])
+
+    def _ends(self, column: str) -> tuple[float | None, float | None]:
+        """The values of `bos` and `eos` in a column."""
+        bos, eos = (None if end is None else end[column] for end in (self.bos, self.eos))
+        return bos, eos
 
     @property
     def facts(self) -> tuple[Any, ...]:
         """What determines the values of the rows, besides the places of the documents."""
         pad = [self.pad[name] for name in self.columns]
-        return self.columns, self.length, self.bos, self.eos, self.how, *(pad if any(pad) else ())
+        others = [end for name in self.columns[1:] for end in self._ends(name)]
+        # Values of 0 add nothing, so that states of such rows that were saved before there was an argument fit.
+        added = [*(pad if any(pad) else ()), *(["ends", *others] if any(others) else ())]
+        return self.columns, self.length, *self._ends(self.column), self.how, *added
 
     @property
     def _num_added(self) -> int:

@@ -57,7 +57,11 @@ def _parsed(given: Any) -> pa.DataType:
 
 
 def _type_for(found: Any, wanted: Any) -> pa.DataType:
-    """Return the wanted type for a field, within its lists if there are any."""
+    """Return the wanted type for a field: within its lists or its tensor, if it has any."""
+    if isinstance(found, pa.FixedShapeTensorType) and not isinstance(wanted, pa.BaseExtensionType):
+        if is_list(wanted):
+            return wanted
+        return pa.fixed_shape_tensor(wanted, found.shape, found.dim_names, found.permutation)
     if not is_list(found) or is_list(wanted):
         return wanted
     inner = _type_for(found.value_type, wanted)

@@ -50,6 +50,9 @@ class ViewFiles(Files):
     def is_view(self) -> bool:
         return True
 
+    def all_read(self) -> None:
+        self.base.all_read()
+
     def _source_of(self, shard: int) -> Source:
         return self.base._source_of(shard)
 

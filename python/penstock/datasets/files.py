@@ -536,6 +536,9 @@ class Files(Unlisted):
         """Whether these are only some of the records of the files."""
         return False
 
+    def all_read(self) -> None:
+        """Called when a scan has delivered all records."""
+
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
         """Convert record numbers of a shard to record numbers of its file. They differ only in a view."""
         return numbers

@@ -17,8 +17,8 @@ def packed(
     column: str | Sequence[str],
     length: int,
     *,
-    bos: int | None = None,
-    eos: int | None = None,
+    bos: float | Mapping[str, float] | None = None,
+    eos: float | Mapping[str, float] | None = None,
     split: bool = True,
     pad: float | Mapping[str, float] = 0,
     record_numbers: str | None = None,
@@ -43,8 +43,9 @@ def packed(
             the first has the tokens, and the others have a number or a truth value for each token, which are packed in
             the same places. Other columns are not in the result.
         length: tokens in a row.
-        bos, eos: a token to be added to the beginning or the end of each document. The other columns have 0 or False
-            there.
+        bos, eos: a token to be added to the beginning or the end of each document. {column: value} for several columns,
+            such as eos={"tokens": 1, "labels": 1}, so that a model learns where a document ends. A column without
+            a value has its padding there: 0 or False, or what `pad` says.
         split: True puts documents one after another, and cuts them at the end of a row. The next row goes on with the
             rest as a document of its own, whose positions begin at 0, because attention sees only the row. Only the
             last row has padding. False cuts no document: each goes into the fullest row that has room for it
@@ -80,6 +81,10 @@ def packed(
         >>> row = ps.packed(ps.open("answers.parquet"), ["tokens", "loss_mask"], 7, eos=1)[0]
         >>> row["tokens"], row["loss_mask"]
         ([5, 6, 7, 1, 8, 9, 1], [0, 1, 1, 0, 0, 1, 0])
+        >>> ends = {"tokens": 1, "loss_mask": 1}
+        >>> row = ps.packed(ps.open("answers.parquet"), ["tokens", "loss_mask"], 7, eos=ends)[0]
+        >>> row["loss_mask"]
+        [0, 1, 1, 1, 0, 1, 1]
         >>> rows = ps.packed(
         ...     ps.open("documents.parquet"), "tokens", 6, pad=2, record_numbers="record"
         ... )
@@ -96,8 +101,8 @@ def pieces(
     column: str | Sequence[str],
     length: int,
     *,
-    bos: int | None = None,
-    eos: int | None = None,
+    bos: float | Mapping[str, float] | None = None,
+    eos: float | Mapping[str, float] | None = None,
     pad: float | Mapping[str, float] = 0,
     record_numbers: str | None = None,
 ) -> Dataset:
@@ -128,11 +133,11 @@ def _rows_of(
 ) -> Dataset:
     columns = arguments.checked_columns(ds, column)
     length = checked_count("length", length, 1)
-    bos, eos = (
-        arguments.checked_token(ds, columns[0], name, token)
-        for name, token in zip(("bos", "eos"), ends, strict=True)
-    )
     padding = arguments.checked_pad(ds, columns, pad)
+    bos, eos = (
+        arguments.checked_end(ds, columns, name, end, padding)
+        for name, end in zip(("bos", "eos"), ends, strict=True)
+    )
     numbers = arguments.checked_record_numbers(record_numbers, columns)
     view = PackedView(columns, length, bos, eos, padding, how, numbers, order, epoch)
     rows = ds.view(view)

@@ -68,6 +68,7 @@ def _chunk_batches(
     reading = _Scan(dataset, columns, threads, dataset.add_skipped, is_cautious=is_cautious)
     for _, read in reading.batches(range(len(dataset.paths))):
         yield read.batch
+    dataset.files.all_read()
 
 
 def shard_batches(
@@ -117,6 +118,20 @@ def numbered_batches(
                 hint=command("penstock", "repair", dataset.paths[shard], "--into", "NEW"),
             )
         yield shard, numbers, batch
+
+
+def lost_with(
+    dataset: Opened, shard: int, number: int, columns: Sequence[str] | None
+) -> tuple[np.ndarray, list[SkippedRegion]]:
+    """The records of a chunk that a scan skips, by their numbers in the shard, and the regions that it reports, for the
+    chunk that has the record `number`."""
+    reader = dataset.files.reader(shard)
+    for chunk in reader.chunks():
+        numbers = reader.numbers(chunk)
+        if (numbers == number).any():
+            reading = _Scan(dataset, columns, 1, dataset.add_skipped, is_numbered=True)
+            return reading.lost((shard, reader, chunk), numbers)
+    return np.arange(0), []
 
 
 class _Scan:
@@ -193,6 +208,20 @@ class _Scan:
                     assert not isinstance(done, list), "parts are not divided again"
                     yield shard, done
                     self._taken_bytes += _held_bytes((shard, done))
+
+    def lost(self, part: Part, numbers: np.ndarray) -> tuple[np.ndarray, list[SkippedRegion]]:
+        """The numbers of a chunk's records that cannot be read, and the regions that are skipped."""
+        regions: list[SkippedRegion] = []
+        waiting = [iter(self._decode(part))]
+        while waiting:
+            for _, result in waiting.pop():
+                if isinstance(result, SkippedRegion):
+                    regions.append(result)
+                elif isinstance(result, list):
+                    waiting += [self._decode_part(one) for one in reversed(result)]
+                elif result.numbers is not None:
+                    numbers = np.setdiff1d(numbers, result.numbers)
+        return numbers, regions
 
     def _budget(self) -> float:
         """The bytes that a cautious scan may read ahead: none before the consumer asks for the second batch, then twice

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, ParamSpec
 
 import pyarrow as pa
 
@@ -13,6 +14,34 @@ from penstock.limits import checked_count
 from penstock.loader._padding import RAGGED
 from penstock.loader.images import Image
 from penstock.orders import Order, Sequential
+
+P = ParamSpec("P")
+_OTHER_WORDS = {
+    "shuffle": "order=penstock.Shuffled(seed=0)",
+    "sampler": "order=, such as penstock.Shuffled(seed=0) or penstock.Weighted(weights, seed=0)",
+    "batch_sampler": "order= and batch_size=, or buckets= for records of similar length",
+    "generator": "order=penstock.Shuffled(seed=0)",
+    "num_workers": "threads=, or processes= for functions in Python",
+    "persistent_workers": "threads=, which stay for all epochs",
+    "worker_init_fn": "map=, which needs no workers",
+    "collate_fn": "map= for a function of a batch, and ragged= or pad_to= for lists",
+    "transform": "map_records= for a function of a record, or map= for one of a batch",
+    "prefetch_factor": "memory_bytes=, which limits the batches that are made ahead",
+    "pin_memory": 'loader.torch(device="cuda"), which pins what it copies',
+}
+"""What torch's DataLoader and datasets call it, and what to write instead."""
+
+
+def refusing_other_words(init: Callable[P, None]) -> Callable[P, None]:
+    """Let the TypeError of an unknown keyword say what does the same."""
+
+    @wraps(init)
+    def checked(*args: P.args, **words: P.kwargs) -> None:
+        for word in words.keys() & _OTHER_WORDS.keys():
+            raise TypeError(f"penstock.Loader has no {word}=; use {_OTHER_WORDS[word]}")
+        init(*args, **words)
+
+    return checked
 
 
 def checked_order(order: Any) -> Order:

@@ -8,7 +8,7 @@ a bucket are spread over the epoch like its records. The last step of each bucke
 of the epoch, and `uneven` determines what it contains.
 
 The order, the lengths, and the number of records of each bucket that were used so far determine the next step. These
-numbers are therefore the state of a loader, and they are valid for any number of ranks.
+numbers are therefore the state of a loader, and they are valid for any number of ranks and any batch sizes.
 
 In this module, every step has `step_records` positions of the loader's plan, those of the largest batch, even if it has
 fewer records, so an epoch is a whole number of steps.
@@ -78,12 +78,10 @@ class Buckets:
         return {name: edges[bucket] for name, edges in self.sizes.items()}
 
     def spec(self) -> dict[str, Any]:
-        """Everything that determines the bucket of each record, and the batch sizes that belong to buckets."""
-        own = {} if self.batch_sizes is None else {"batch_sizes": list(self.batch_sizes)}
+        """Everything that determines the bucket of each record. Batch sizes do not, so other ones fit a state."""
         return {
             "sizes": {k: list(v) for k, v in self.sizes.items()},
             "lengths": digest(self.of_record),
-            **own,
         }
 
 

@@ -7,8 +7,10 @@ converts every batch to the numbers of that list. The list is
 1. the one in `class_names=`; or
 2. the lists that the files store for all their records (`FormatInfo.whole_dictionaries`: the folders of
    images, the `#names` of an npz, the enum of an HDF5 dataset), joined in file order; or
-3. the names in the order in which they first occur, found by reading that column once. The indexes of the files
-   keep the names of each shard, so that a later pass reads only the shards whose index has none.
+3. the names of the dictionaries that are found by reading that column once, in their order: those of the first
+   dictionary, then the new ones of the next. Formats without dictionaries, and text, make them of the names in the
+   order in which they first occur. The indexes of the files keep the names of each shard, so that a later pass reads
+   only the shards whose index has none.
 
 A column is named by its path: `label`, or `objects.kind` for a field of a struct or of structs in a list. A
 dictionary of more than `MOST_NAMES` names is treated as text rather than classes. A dictionary of values other than
@@ -279,7 +281,7 @@ def _listed_in(reader: Reader, column: str, path: str) -> Names:
 
 
 def _read(dataset: Dataset, column: str, path: str) -> Names | None:
-    """The names in the order in which they first occur, from the indexes of the shards. The column is read only in
+    """The names in the order of the stored dictionaries, from the indexes of the shards. The column is read only in
     shards whose index has no names."""
     found = kept_names.known(dataset, column, path)
     shards = [shard for shard in range(len(dataset.paths)) if shard not in found]
@@ -322,8 +324,7 @@ class _ByShard:
         for shard, batch in batches:
             names = self._names.setdefault(shard, {})
             for labels in _labels_in(batch.column(0), column, path):
-                used = labels.dictionary.take(labels.indices.drop_null().unique())
-                new = dict.fromkeys(map(_text, used.drop_null().to_pylist()))
+                new = dict.fromkeys(map(_text, _stored_names(labels).drop_null().to_pylist()))
                 names.update(new)
                 every.update(new)
             if len(every) > MOST_NAMES:
@@ -340,6 +341,15 @@ class _ByShard:
         return {
             shard: names if len(names) <= MOST_NAMES else None for shard, names in found.items()
         }
+
+
+def _stored_names(labels: Any) -> Any:
+    """The names of a dictionary in its order, which is that of `cat.codes` in pandas; of a very large one, only those
+    that are used."""
+    names = labels.dictionary
+    if len(names) <= MOST_NAMES:
+        return names
+    return names.take(labels.indices.drop_null().unique().sort())
 
 
 def _labels_in(array: Any, at: str, path: str) -> Iterator[Any]:

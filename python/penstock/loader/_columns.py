@@ -34,6 +34,7 @@ from penstock.columns.lending import whole
 from penstock.columns.types import DTYPE_KEY, is_bytes, is_text
 from penstock.errors import SchemaError
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
+from penstock.loader._fill import UNFIT, fitted, type_at, usual
 from penstock.loader._padding import ArrayOptions, ColumnOptions, has_offsets, is_tensor
 from penstock.loader.padding import Pad
 
@@ -48,9 +49,11 @@ def as_arrays(batch: pa.RecordBatch, options: ArrayOptions) -> dict[str, Any]:
             put(found, name, _as_array(column, options.of(name)))
         except SchemaError as error:
             error.at(field=name)
+            value = usual(type_at(batch.schema, error.field or name))
             if error.message == _MISSING:
-                value = -1 if pa.types.is_dictionary(column.type) else 0
-                error.hint = f"columns= without it, or fill={{{error.field!r}: {value}}}"
+                error.hint = f"columns= without it, or fill={{{error.field!r}: {value!r}}}"
+            elif error.message.endswith(UNFIT):
+                error.hint = f"fill={{{error.field!r}: {value!r}}}"
             raise error from None
         dtype = (batch.schema.field(name).metadata or {}).get(DTYPE_KEY)
         if dtype is not None:
@@ -142,7 +145,7 @@ def _filled(array: pa.Array, fill: Any) -> pa.Array:
         return array
     if fill is None:
         raise SchemaError(_MISSING, record=array.is_null().index(True).as_py())
-    return array.fill_null(fill)
+    return array.fill_null(fitted(fill, array.type))
 
 
 def _slots(array: Any, fill: Any) -> pa.Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from itertools import count, islice
 from math import inf
@@ -75,6 +76,7 @@ class BatchMaker:
                 yield made, part._replace(num_records=len(asked))
             tasks.lasted(time.perf_counter() - begun, len(task))
 
+        planned = read = 0
         in_loop = 0  # bytes of the batch that the loop currently uses
 
         def need() -> float:
@@ -93,11 +95,19 @@ class BatchMaker:
         try:
             for result in results:
                 in_loop = result[0].num_bytes
+                planned += result[1].num_records
+                read += result[0].num_records
                 yield result
                 del result
         finally:
             shared.end()
             results.close()
+            if planned and not read and self._recipe.source.damage_mode == "skip":
+                warnings.warn(
+                    f"all {planned} records of epoch {epoch} were damaged and skipped, so it has no batch with "
+                    "records; loader.damage says why",
+                    stacklevel=2,
+                )
 
     def _reading(
         self, epoch: int, position: int, most_bytes: int, go_on: Callable[[], None]

@@ -151,6 +151,6 @@ def _warn_if_forgotten() -> bool:
     warnings.warn(
         f"this is process {place.rank} of {place.world_size} ({place.launcher}), and each reads all records: pass"
         ' rank="auto" to divide the records, or rank=0, world_size=1 if each process needs all of them',
-        stacklevel=4,
+        stacklevel=5,
     )
     return True

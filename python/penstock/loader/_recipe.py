@@ -26,6 +26,7 @@ from penstock.limits import limits_from
 from penstock.loader._added import AddedColumns
 from penstock.loader._class_names import ClassNames
 from penstock.loader._columns import as_arrays
+from penstock.loader._fill import check_values
 from penstock.loader._image_batches import ImageFault
 from penstock.loader._missing_images import check_fills, filled
 from penstock.loader._padding import ArrayOptions
@@ -54,6 +55,10 @@ class Made:
     """The numbers of the batch's records, without replacements for unreadable records."""
     stops: bool
     """Whether the epoch ends with this batch because of damage."""
+
+
+_OTHERS = 64
+"""How many records are tried, evenly spaced, to fill a batch of which no record can be read."""
 
 
 class Shared:
@@ -132,6 +137,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         check_fills(self.arrays.fill, self.decode)
+        labels = self.classes.known
+        check_values(self.arrays.fill, self.source.schema, self.decode, labels)
 
     @property
     def class_names(self) -> dict[str, list[str]]:
@@ -159,23 +166,17 @@ class Recipe:
         """Make the batch of the records `numbers`, int64[n], of which `taken` could be read.
 
         `mask`, bool[n], marks the real records and becomes a column. With a mask, the batch is full: another record
-        of the batch replaces each record that could not be read, and is masked.
+        of the batch, or of the data if it has none, replaces each record that could not be read, and is masked.
         """
-        batch, places = taken
-        taken_bytes = _taken_bytes(batch)
-        with self._located(numbers[places]):
-            batch = self.classes.apply(batch)
-        rows = _Rows(batch, places, None, {})
-        if self.decode or self.user.wants_keys:
-            rows.keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[places])))
-        if self.decode:
-            with shared.decoding(), clock.on("decode"):
-                rows = self._decoded(rows, numbers, shared)
-        read = rows.places
+        taken_bytes = _taken_bytes(taken[0])
+        rows = self._rows(numbers, taken, epoch, shared, clock)
+        read, shown = numbers[rows.places], numbers
         if mask is not None:
-            rows, mask = _filled_up(rows, mask)
+            if len(numbers) and not len(read) and self.source.damage_mode == "skip":
+                rows, shown = self._other(rows, numbers, epoch, shared, clock)
+            rows, mask = _filled_up(rows, mask & (len(read) > 0))
         shared.go_on()
-        with clock.on("decode"), self._located(numbers[rows.places]):
+        with clock.on("decode"), self._located(shown[rows.places]):
             made = self._arrays(rows, pad_to, mask)
         if mask is not None:
             own = made.get("mask")
@@ -183,10 +184,10 @@ class Recipe:
                 made["mask"] = mask
             else:
                 own[~mask] = False  # a column of `packed`; see `check_mask`
-        made.update(self.added.of(self.source, numbers[rows.places]))
+        made.update(self.added.of(self.source, shown[rows.places]))
         if self.user.is_any:
             shared.go_on()
-            mine = numbers[rows.places]
+            mine = shown[rows.places]
             with clock.on("map"), users_code(), in_the_batch("map= or map_records=", mine):
                 if self.workers is None:
                     made = self.user(made, rows.keys, mine, mask)
@@ -200,9 +201,37 @@ class Recipe:
             num_bytes=num_bytes,
             making_bytes=taken_bytes + num_bytes,
             spent=clock.spent,
-            numbers=numbers[read],
+            numbers=read,
             stops=len(read) < len(numbers) and self.source.damage_mode == "stop",
         )
+
+    def _rows(
+        self, numbers: np.ndarray, taken: Taken, epoch: int, shared: Shared, clock: Clock
+    ) -> _Rows:
+        """The records that could be read, without those whose images cannot be decoded."""
+        batch, places = taken
+        with self._located(numbers[places]):
+            batch = self.classes.apply(batch)
+        rows = _Rows(batch, places, None, {})
+        if self.decode or self.user.wants_keys:
+            rows.keys = as_numpy(_core.record_keys(self.seed, epoch, as_arrow(numbers[places])))
+        if self.decode:
+            with shared.decoding(), clock.on("decode"):
+                rows = self._decoded(rows, numbers, shared)
+        return rows
+
+    def _other(
+        self, rows: _Rows, numbers: np.ndarray, epoch: int, shared: Shared, clock: Clock
+    ) -> tuple[_Rows, np.ndarray]:
+        """A readable record from elsewhere in the data, for a batch without one, and the numbers of the batch that is
+        filled with it. The same batch without records if none is found."""
+        count = len(self.source)
+        for number in numbers[:1] + count * np.arange(1, _OTHERS) // _OTHERS:
+            one = np.array([number % count])
+            found = self._rows(one, self.source.take(one, clock), epoch, shared, clock)
+            if len(found.places):
+                return found, np.repeat(one, len(numbers))
+        return rows, numbers
 
     def _arrays(
         self, rows: _Rows, pad_to: Mapping[str, tuple[int, ...]], real: np.ndarray | None
@@ -210,6 +239,8 @@ class Recipe:
         names = rows.batch.schema.names
         rest = rows.batch.select([name for name in names if name not in rows.decoded])
         options = self.arrays._replace(real=real)
+        if real is not None and not real.any():
+            options = options._replace(truncate=True)  # the record that fills it is of any length
         if pad_to:
             options = options._replace(pad_to={**options.pad_to, **pad_to})
         arrays = {**rows.decoded, **as_arrays(rest, options)}
@@ -253,7 +284,7 @@ class Recipe:
         how: dict[str, Any] = {
             "threads": self.threads,
             "limits": limits,
-            "damage": "skip",
+            "damage": "salvage" if spec.allow_damaged else "skip",
             "pool": shared.pool,
         }
         column, keys = rows.batch.column(name), spec.drawn_from(rows.keys)
@@ -270,7 +301,10 @@ class Recipe:
                     except SchemaError as error:
                         raise error.at(field=path) from None
                     rows.decoded[path], faults[path] = found
-        return {path: self._without_nulls(rows, path, found) for path, found in faults.items()}
+        return {
+            path: self._without_nulls(rows, path, [fault for fault in found if not fault.salvaged])
+            for path, found in faults.items()
+        }
 
     def _without_nulls(self, rows: _Rows, path: str, faults: list[ImageFault]) -> list[ImageFault]:
         """Give missing images the value of `fill`, if there is one, and return the other faults."""
@@ -285,7 +319,8 @@ class Recipe:
         error.file, error.record = self.source.locate(number)
         if self.source.damage_mode == "error":
             if error.hint != EXIF_HINT:
-                error.hint = 'open(..., damage="skip"), to skip damaged records'
+                also = _SALVAGING if "allow_damaged=True" in (error.hint or "") else ""
+                error.hint = f'{also}open(..., damage="skip"), to skip damaged records'
             if is_null:
                 error.hint = f'ds.filter("`{error.field}` is not null"), to leave out records without an image'
             raise error
@@ -305,6 +340,9 @@ class Recipe:
             raise
 
 
+_SALVAGING = "ps.Image(allow_damaged=True), to use the intact part of a damaged JPEG; or "
+
+
 def _is_null(batch: pa.RecordBatch, name: str | None, row: int) -> bool:
     return name in batch.schema.names and not batch.column(name)[row].is_valid
 
@@ -319,8 +357,7 @@ def _by_function(function: Any, column: pa.Array, name: str) -> Any:
 
 
 def _filled_up(rows: _Rows, mask: np.ndarray) -> tuple[_Rows, np.ndarray]:
-    """Replace each unreadable record with another record, which is masked. If no record could be read, the batch stays
-    empty."""
+    """Replace each unreadable record with another record, which is masked. If there is none, the batch stays empty."""
     places = np.arange(len(mask))
     if len(rows.places) in (0, len(mask)):
         return rows, mask[rows.places]

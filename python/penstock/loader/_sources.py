@@ -17,11 +17,21 @@ from penstock.columns.batches import empty_batch
 from penstock.columns.casts import common_type
 from penstock.columns.joined import join
 from penstock.columns.numbers import distinct
-from penstock.columns.types import DTYPE_KEY, ImageType, cast_values, is_bytes, is_text, storage_of
+from penstock.columns.types import (
+    DTYPE_KEY,
+    ImageType,
+    cast_values,
+    is_bytes,
+    is_embedded_image,
+    is_text,
+    storage_of,
+)
 from penstock.contract.format import SkippedRegion
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.scan import lost_with
 from penstock.datasets.take import reordered, take, want
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
+from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits
 from penstock.loader.stats import Clock
 from penstock.payloads.image_bytes import bytes_of
@@ -60,6 +70,8 @@ class Records:
                 " open all of them with the same damage="
             )
         self.damage_mode = modes.pop()
+        self._lost: dict[int, np.ndarray] = {}
+        """By the number of a dataset: which of its records are known to be lost, bool[records]."""
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -80,6 +92,11 @@ class Records:
         if len(digests) == 1:
             return digests[0]
         return hashlib.blake2b(" ".join(digests).encode(), digest_size=16).hexdigest()
+
+    @property
+    def every_name(self) -> set[str]:
+        """The names of all columns of the datasets, also of those that are not read."""
+        return {name for dataset in self.datasets for name in dataset.files.schema.names}
 
     @property
     def damage(self) -> list[SkippedRegion]:
@@ -137,6 +154,9 @@ class Records:
         owner = int(self.owners(np.array(number)))
         return self.datasets[owner], number - int(self._firsts[owner])
 
+    def _number_of(self, dataset: Dataset) -> int:
+        return next(number for number, one in enumerate(self.datasets) if one is dataset)
+
     def take(self, numbers: np.ndarray, clock: Clock, *, views: bool = False) -> Taken:
         """Read records; return them in the order requested, with their indices in `numbers`.
 
@@ -176,6 +196,11 @@ class Records:
 
     def _take_from(self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool) -> Taken:
         places = np.arange(len(numbers))
+        lost = self._lost.get(self._number_of(dataset))
+        if lost is not None and lost[numbers].any():
+            places = np.flatnonzero(~lost[numbers])
+            batch, kept = self._take_from(dataset, numbers[places], clock, views)
+            return batch, places[kept]
         try:
             return self._read(dataset, numbers, clock, views), places
         except StaleIndexError:
@@ -185,7 +210,7 @@ class Records:
                 with self._advising():
                     raise
             if len(numbers) == 1:
-                dataset.add_skipped_record(int(numbers[0]), _region(dataset, numbers, error))
+                self._skip(dataset, numbers, error)
                 return self._read(dataset, numbers[:0], clock, False), places[:0]
         # Bisect: this finds every damaged record, and each one costs only a few reads.
         middle = len(numbers) // 2
@@ -195,6 +220,21 @@ class Records:
         other, others = self._take_from(dataset, numbers[middle:], clock, False)
         filled = [one for one in (batch, other) if one.num_rows]
         return (join(filled) if filled else batch), np.concatenate([kept, middle + others])
+
+    def _skip(self, dataset: Dataset, numbers: np.ndarray, error: FormatError) -> None:
+        """Report a record that cannot be read, and with it those that are lost together with it."""
+        shards, local = dataset.files.locate(numbers)
+        shard = int(shards[0])
+        if self.damage_mode == "skip" and not _loses_one(dataset, shard):
+            found, regions = lost_with(dataset, shard, int(local[0]), self._columns)
+            if len(found):
+                of = self._number_of(dataset)
+                lost = self._lost.setdefault(of, np.zeros(len(dataset), bool))
+                lost[int(numbers[0]) - int(local[0]) + found[found >= 0]] = True
+                for region in regions:
+                    dataset.add_skipped(region)
+                return
+        dataset.add_skipped_record(int(numbers[0]), _region(dataset, numbers, error))
 
     @contextmanager
     def _advising(self) -> Generator[None]:
@@ -213,11 +253,19 @@ class Records:
     ) -> pa.RecordBatch:
         with clock.on("columns"):
             try:
+                self._verify_once(dataset, numbers)
                 return take(dataset, numbers, self._columns, clock.reading, lend=views)
             finally:
                 # Checked after the read: data read before a change is valid, and a change explains an error.
                 for shard in distinct(dataset.files.locate(numbers)[0]).tolist():
                     dataset.files.check_unchanged(shard)
+
+    def _verify_once(self, dataset: Dataset, numbers: np.ndarray) -> None:
+        """Compare the checksums of the arrays, or other parts of the files, that have some of these records."""
+        view = getattr(dataset.files, "view", None)
+        columns = self._columns if view is None else None  # a view may have other names
+        for shard in distinct(dataset.files.locate(numbers)[0]).tolist():
+            dataset.files.own(shard).verify_once(columns)
 
 
 def records_of(
@@ -261,6 +309,12 @@ def _chosen(dataset: Dataset, columns: Sequence[str] | None) -> pa.Schema:
         message = "several columns have this name, but a batch is a dict, which needs unique names"
         raise SchemaError(message, field=twice[0], hint="columns= without it, or other names")
     return schema
+
+
+def _loses_one(dataset: Dataset, shard: int) -> bool:
+    """Whether damage inside a record of a file leaves all others readable."""
+    is_framed = isinstance(dataset.files.own(shard), FramedReader)
+    return is_framed or dataset.files.info(shard).loses_one
 
 
 def _region(dataset: Dataset, numbers: np.ndarray, error: FormatError) -> SkippedRegion:
@@ -353,8 +407,8 @@ def _type_of_all(types: Sequence[pa.DataType]) -> pa.DataType | None:
     if _LABELS in types and all(type_ == _LABELS or is_text(type_) for type_ in types):
         return _LABELS
     found = reduce(_common_type, types)
-    if found is None and any(map(_is_picture, types)):
-        found = reduce(_common_type, [pa.binary() if _is_picture(t) else t for t in types])
+    if found is None and any(map(is_embedded_image, types)):
+        found = reduce(_common_type, [pa.binary() if is_embedded_image(t) else t for t in types])
     return found
 
 
@@ -394,12 +448,6 @@ def _bare(type_: Any) -> pa.DataType:
     return storage_of(type_) if isinstance(type_, ImageType) else type_
 
 
-def _is_picture(type_: Any) -> bool:
-    """Whether values are Hugging Face's structs of the bytes and the path of an image."""
-    names = {field.name for field in type_} if pa.types.is_struct(type_) else set[str]()
-    return "bytes" in names and names <= {"bytes", "path"}
-
-
 def _as(array: Any, type_: pa.DataType) -> pa.Array:
     """Convert bytes to images, images to bytes, and class labels and other values to the common type."""
     if array.type == type_:
@@ -410,7 +458,7 @@ def _as(array: Any, type_: pa.DataType) -> pa.Array:
         names = array.dictionary.cast(pa.string())
         return pa.DictionaryArray.from_arrays(array.indices.cast(pa.int32()), names)
     bare = array.storage if isinstance(array.type, ImageType) else array
-    if _is_picture(bare.type) and not pa.types.is_struct(type_):
+    if is_embedded_image(bare.type) and not pa.types.is_struct(type_):
         bare = bytes_of(bare)
     stored = storage_of(type_) if isinstance(type_, ImageType) else type_
     if bare.type != stored:

@@ -26,6 +26,7 @@ from penstock.loader import _class_state as class_state
 from penstock.loader._class_state import Known
 from penstock.loader._sequence import RecordSequence
 from penstock.loader._sources import Records
+from penstock.orders import spec_until
 
 VERSION = 1
 _END = 1 << 63
@@ -71,9 +72,11 @@ def loaded(
         "order": "the state is from another order, in which its position means nothing",
         "seed": "the state is from another seed of augmentations",
     }
+    # Weights of later epochs may be added or changed.
+    mine, theirs = ({**one, "order": _until(one.get("order"), epoch)} for one in (guard, state))
     for key, reason in reasons.items():
-        if state.get(key) != guard[key]:
-            expected, found = _difference(guard[key], state.get(key))
+        if theirs.get(key) != mine[key]:
+            expected, found = _difference(mine[key], theirs.get(key))
             raise StateError(
                 reason,
                 expected=expected,
@@ -89,6 +92,13 @@ def loaded(
         )
     class_state.check_state(known, state.get("class_names"))
     return epoch, sequence.resume(epoch, state)
+
+
+def _until(order: Any, epoch: int) -> Any:
+    try:
+        return spec_until(order, epoch)
+    except (TypeError, LookupError, ValueError):
+        return order  # of a state that no loader made
 
 
 def _difference(mine: Any, other: Any) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from operator import index
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,14 @@ import pyarrow as pa
 from penstock import _core
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
+from penstock.loader._image_arguments import (
+    channels,
+    check_size,
+    check_word,
+    edges_of,
+    flips,
+    whole_channels,
+)
 from penstock.loader._image_batches import Damage, ImageBatch, ImageFault, array_of
 from penstock.loader._jitter import check_colours, checked_jitter, ranges_of
 from penstock.orders.keys import checked_seed, record_keys
@@ -28,7 +36,6 @@ from penstock.payloads.image_bytes import embedded, only_paths
 
 SAME = ("image", "nearest", "xyxy", "xywh", "xy")
 """The kinds of columns that `Image(same=...)` crops, resizes and flips with the image."""
-_MOST_SIDE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,9 +102,12 @@ class Image:
             `fill` adds do not change. Images of 16 bits are used with 8.
         jitter_probability: the probability that an image is changed by `jitter`.
         grayscale: the probability that an image becomes grey (three equal channels), after `jitter`.
+        allow_damaged: use the decodable part of damaged JPEGs, also of those that others decode with a warning, instead
+            of an error (or, with damage="skip", instead of leaving the record out).
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.
+        TypeError: `scale` or `ratio` is not two numbers.
 
     Example:
         >>> import penstock as ps
@@ -134,6 +144,7 @@ class Image:
     jitter: Mapping[str, float | tuple[float, float]] | None = field(default=None, hash=False)
     jitter_probability: float = 1.0
     grayscale: float = 0.0
+    allow_damaged: bool = False
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -141,11 +152,11 @@ class Image:
         if self.size is not None and not isinstance(self.size, int):
             put(self, "size", tuple(int(side) for side in self.size))
         for name in ("mean", "std"):
-            put(self, name, _channels(name, getattr(self, name)))
+            put(self, name, channels(name, getattr(self, name)))
         for name in ("scale", "ratio"):
-            put(self, name, tuple(float(edge) for edge in getattr(self, name)))
-        put(self, "flip", _flips(self.flip))
-        put(self, "fill", _whole_channels(self.fill))
+            put(self, name, edges_of(name, getattr(self, name)))
+        put(self, "flip", flips(self.flip))
+        put(self, "fill", whole_channels(self.fill))
         put(self, "mask_fill", index(self.mask_fill))
         put(self, "view", checked_seed(self.view))
         put(self, "exif", bool(self.exif))
@@ -154,6 +165,7 @@ class Image:
         put(self, "jitter", checked_jitter(self.jitter))
         for name in ("jitter_probability", "grayscale"):
             put(self, name, float(getattr(self, name)))
+        put(self, "allow_damaged", bool(self.allow_damaged))
         put(self, "same", dict(self.same) if self.same else None)
         _check(self)
 
@@ -196,7 +208,8 @@ class Image:
         Args:
             array, limits, threads: as in `decode_into`.
             keys: uint64[n]; None for the indices in the array.
-            allow_damaged: return the decodable part of damaged JPEGs.
+            allow_damaged: return the decodable part of damaged JPEGs; True for an Image with `allow_damaged` in any
+                case.
 
         Returns:
             An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if `size` is None
@@ -211,7 +224,7 @@ class Image:
             >>> ps.Image(layout="nchw").decode([b"P6 2 1 255 abcdef"]).shape
             (1, 3, 1, 2)
         """
-        damage: Damage = "salvage" if allow_damaged else "error"
+        damage: Damage = "salvage" if allow_damaged or self.allow_damaged else "error"
         if keys is None:
             keys = np.arange(len(array), dtype=np.uint64)
         keys = self.drawn_from(keys)
@@ -351,11 +364,11 @@ def value_table(spec: Image, largest: int = 255) -> np.ndarray:
         return np.broadcast_to((stored * scale).astype(spec.dtype), (3, largest + 1))
     scaled = stored.astype(np.float32) / np.float32(largest)
 
-    def of_channels(value: float | Sequence[float] | None, usual: float) -> np.ndarray:
+    def ofchannels(value: float | Sequence[float] | None, usual: float) -> np.ndarray:
         values = np.asarray(usual if value is None else value, np.float32)
         return np.broadcast_to(values, 3).reshape(3, 1)
 
-    values = (scaled - of_channels(spec.mean, 0)) / of_channels(spec.std, 1)
+    values = (scaled - ofchannels(spec.mean, 0)) / ofchannels(spec.std, 1)
     return bfloat16_bits(values) if spec.dtype == BFLOAT16 else values.astype(spec.dtype)
 
 
@@ -373,29 +386,11 @@ def bfloat16_bits(values: np.ndarray) -> np.ndarray:
     return rounded.astype(np.uint16).view(bits(np.dtype(np.uint16), BFLOAT16))
 
 
-def _channels(name: str, value: Any) -> Any:
-    if value is None or isinstance(value, (int, float)):
-        return value
-    values = tuple(float(one) for one in value)
-    if len(values) != 3:
-        raise ValueError(f"{name} must be one number or three, not {len(values)}")
-    return values
-
-
-def _whole_channels(fill: Any) -> Any:
-    return index(fill) if isinstance(fill, SupportsIndex) else tuple(index(one) for one in fill)
-
-
-def _flips(flip: Any) -> Any:
-    _check_word("flip", flip, (False, True, "horizontal", "vertical", "both"))
-    return flip == "horizontal" or (flip if isinstance(flip, str) else bool(flip))
-
-
 def _check(spec: Image) -> None:
-    _check_size(spec.size, spec.height_width)
-    _check_word("crop", spec.crop, (None, "center", "random", "letterbox"))
-    _check_word("dtype", spec.dtype, ("uint8", "uint16", "float32", "float16", BFLOAT16))
-    _check_word("layout", spec.layout, ("nhwc", "nchw"))
+    check_size(spec.size, spec.height_width)
+    check_word("crop", spec.crop, (None, "center", "random", "letterbox"))
+    check_word("dtype", spec.dtype, ("uint8", "uint16", "float32", "float16", BFLOAT16))
+    check_word("layout", spec.layout, ("nhwc", "nchw"))
     if spec.crop is not None and spec.size is None:
         raise ValueError(f"crop={spec.crop!r} needs a size")
     if spec.dtype.startswith("uint") and (spec.mean is not None or spec.std is not None):
@@ -403,7 +398,7 @@ def _check(spec: Image) -> None:
     if spec.std is not None and not np.all(np.asarray(spec.std) > 0):
         raise ValueError(f"std must be above 0, not {spec.std}")
     for name, kind in (spec.same or {}).items():
-        _check_word(f"same: {name}", kind, SAME)
+        check_word(f"same: {name}", kind, SAME)
     _check_crop(spec)
     _check_fill(spec)
     _check_pad(spec)
@@ -438,13 +433,3 @@ def _check_crop(spec: Image) -> None:
         raise ValueError(
             f"center_fraction must be above 0 and at most 1, not {spec.center_fraction}"
         )
-
-
-def _check_word(name: str, value: Any, known: tuple[Any, ...]) -> None:
-    if value not in known:
-        raise ValueError(f"unknown {name}={value!r}; known: {', '.join(map(str, known))}")
-
-
-def _check_size(size: Any, sides: tuple[int, ...] | None) -> None:
-    if sides is not None and (len(sides) != 2 or not all(0 < side <= _MOST_SIDE for side in sides)):
-        raise ValueError(f"size must be a number of pixels or (height, width), not {size!r}")

@@ -23,6 +23,7 @@ from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
 from penstock.loader._buckets import BucketSequence, sequence_of
 from penstock.loader._caching import cached, parses_less_with
 from penstock.loader._class_names import ClassNames
+from penstock.loader._fill import of_columns
 from penstock.loader._maker import BatchMaker
 from penstock.loader._padding import array_options, padded_paths
 from penstock.loader._plan import EpochPlan
@@ -89,7 +90,8 @@ class Loader:
             dict is enough. A column of integers, or an expression such as "len(text)", chooses a bucket without padding.
             `uneven` applies to each bucket's last step. If the order repeats records, epochs may differ in their batches.
         class_names: {column: [names]}: the order of the classes, the same for training and validation. By default it is
-            stored in the files (folders of images, npz, HDF5), or else found by one pass over the column.
+            stored in the files (folders of images, npz, HDF5, and dictionaries of Parquet and Arrow, as `cat.codes` of
+            pandas), or else found by one pass over the column.
         fill: {column: value}: the number that replaces missing numbers, and all pixels of missing images and masks, which
             are errors otherwise; or the text or bytes that replace missing ones, which are None otherwise.
         seed: the seed of `keys` and random crops; None: the seed of the order.
@@ -130,6 +132,7 @@ class Loader:
         (1, 4)
     """
 
+    @arguments.refusing_other_words
     def __init__(
         self,
         data: Any,
@@ -184,7 +187,7 @@ class Loader:
             schema,
             decode or {},
             ragged=ragged,
-            fill=fill or {},
+            fill=of_columns(fill or {}, schema, self.source.every_name),
             pad_to=pad_to,
             buckets=self._sequence.longest(),
             truncate=truncate,
@@ -427,7 +430,8 @@ class Loader:
 
     def stats(self) -> LoaderStats:
         """Where the time went since the loader was created. `print` also shows what to change."""
-        return self._meter.stats(len(self.source.damage))
+        counts = (region.num_records for region in self.source.damage)
+        return self._meter.stats(sum(1 if count is None else count for count in counts))
 
     @property
     def class_names(self) -> dict[str, list[str]]:

@@ -30,7 +30,8 @@ class LoaderStats(Printed):
 
     Attributes:
         num_batches, num_records, num_bytes: what was delivered to the loop; bytes are those of the NumPy arrays.
-        num_skipped: damaged regions that were left out; `loader.damage` lists them.
+        num_skipped: records in the damaged regions that were left out; `loader.damage` lists the regions. One whose number
+            of records is unknown counts as one record.
         num_threads: threads that make batches.
         wait_seconds: how long the loop waited for batches.
         wait_cpu_seconds: the CPU time during that wait, over all cores, without worker processes. It is less
@@ -149,7 +150,7 @@ class LoaderStats(Printed):
             ("loop used the batches", f"{self.loop_seconds:.3f} s"),
         ]
         if self.num_skipped:
-            noun = "region" if self.num_skipped == 1 else "regions"
+            noun = "record" if self.num_skipped == 1 else "records"
             facts.append(("damaged, skipped", f"{describe.count(self.num_skipped)} {noun}"))
         facts += self._store_facts()
         right = ("seconds", "share")

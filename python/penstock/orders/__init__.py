@@ -1,7 +1,7 @@
 """Orders compute which record is at which position of an epoch."""
 
 from penstock.orders._blocked import Blocked, Window, Windows
-from penstock.orders._mixture import Mixture
+from penstock.orders._mixture import Mixture, spec_until
 from penstock.orders._order import Order, Sequential, Shuffled
 from penstock.orders._streams import Buffered, Interleaved
 from penstock.orders._weights import Balanced, Weighted
@@ -18,4 +18,5 @@ __all__ = [
     "Weighted",
     "Window",
     "Windows",
+    "spec_until",
 ]

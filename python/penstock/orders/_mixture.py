@@ -1,7 +1,7 @@
 """An order that mixes several datasets by weights.
 
 All epochs together form one endless order. In the next epoch, a dataset continues at the record where it stopped, so
-no record repeats before all records of its dataset were used. If an epoch ends with one of the datasets
+no record repeats before all records of its dataset were used, also where the weights change. If an epoch ends with one of the datasets
 ("first_exhausted", "all_exhausted"), every epoch has the same number of records of each dataset.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -102,6 +102,8 @@ class Mixture(EqualBySpec):
         num_records: positions in an epoch; None for the number of records in all datasets with a weight above zero.
             "first_exhausted": an epoch ends when the first dataset has no more records, so no record repeats in it.
             "all_exhausted": an epoch ends when every record of every dataset was used.
+        later: weights that hold from an epoch on, by that epoch: `{3: {"a": 0.5, "b": 0.5}}`. Each dataset goes on
+            where it was. `num_records` is then a number or None.
 
     Example:
         >>> import penstock as ps
@@ -113,26 +115,40 @@ class Mixture(EqualBySpec):
     weights: Mapping[str, float]
     seed: int
     num_records: int | Literal["first_exhausted", "all_exhausted"] | None = None
+    later: Mapping[int, Mapping[str, float]] = field(default_factory=dict[int, Mapping[str, float]])
 
     layout = None
 
     def __post_init__(self) -> None:
-        weights = {str(name): float(weight) for name, weight in self.weights.items()}
-        bad = {n: w for n, w in weights.items() if not (0 <= w < math.inf)}
-        if bad or not any(weights.values()):
-            raise ValueError(f"weights must be 0 or more, and one above 0: {bad or weights}")
-        settle(self, weights=weights, seed=checked_seed(self.seed))
+        settle(self, weights=_checked_weights(self.weights), seed=checked_seed(self.seed))
+        settle(self, later=_checked_later(self.later, self.weights))
         if isinstance(self.num_records, str):
             if self.num_records not in _UNTIL:
                 raise ValueError(
                     f"num_records is a number, None, {' or '.join(map(repr, _UNTIL))}, not {self.num_records!r}"
                 )
+            if self.later:
+                raise ValueError(
+                    f"with later=, num_records is a number or None, not {self.num_records!r}: all epochs have the"
+                    " same length"
+                )
         elif self.num_records is not None:
             settle(self, num_records=checked_records(self.num_records))
 
     @cached_property
+    def _phases(self) -> list[tuple[int, list[int]]]:
+        """The epoch from which on weights hold, and the weights as whole numbers."""
+        phases = {0: self.weights, **self.later}
+        return [(first, _whole_weights(list(each.values()))) for first, each in phases.items()]
+
+    @property
     def _whole(self) -> list[int]:
-        return _whole_weights(list(self.weights.values()))
+        return self._phases[0][1]
+
+    @cached_property
+    def _is_used(self) -> list[bool]:
+        """Whether each dataset ever has a weight above 0."""
+        return [any(each) for each in zip(*(whole for _, whole in self._phases), strict=True)]
 
     def _sizes(self, num_records: Any) -> list[int]:
         names = list(self.weights)
@@ -145,8 +161,8 @@ class Mixture(EqualBySpec):
         sizes = [checked_records(size) for size in num_records]
         if len(sizes) != len(names):
             raise ValueError(f"the order mixes {len(names)} datasets, not {len(sizes)}")
-        for name, size, weight in zip(names, sizes, self._whole, strict=True):
-            if weight and not size:
+        for name, size, is_used in zip(names, sizes, self._is_used, strict=True):
+            if is_used and not size:
                 raise ValueError(f"dataset {name!r} has a weight above 0, but no records")
         return sizes
 
@@ -157,7 +173,7 @@ class Mixture(EqualBySpec):
             return _until(tuple(sizes), tuple(self._whole), self.num_records)
         if self.num_records is not None:
             return self.num_records
-        return sum(size for size, weight in zip(sizes, self._whole, strict=True) if weight)
+        return sum(size for size, is_used in zip(sizes, self._is_used, strict=True) if is_used)
 
     def take(self, num_records: Any, epoch: int, start: int, stop: int) -> np.ndarray:
         """The records at positions start to stop of the epoch, as int64[stop - start].
@@ -169,13 +185,14 @@ class Mixture(EqualBySpec):
         length = self.length(num_records)
         epoch, start, stop = checked_span(length, epoch, start, stop)
         if isinstance(self.num_records, str):
-            origin, key = 0, _core.key_of([self.seed, Draw.SETS, epoch])
+            origin, key, whole = 0, _core.key_of([self.seed, Draw.SETS, epoch]), self._whole
             begins = self._begins(sizes, length, epoch)
         else:
-            origin, _ = endless_span(length, epoch, 0, length)
+            endless_span(length, epoch, 0, length)  # checks the range
             key = _core.key_of([self.seed, Draw.SETS])
-            begins = [0] * len(sizes)
-        mixed, before = _core.mixed(self._whole, key, origin, length, start, stop)
+            begins, whole, epochs = self._phase(key, length, epoch)
+            origin = epochs * length
+        mixed, before = _core.mixed(whole, key, origin, length, start, stop)
         sets = as_numpy(mixed)
         found = np.empty(stop - start, np.int64)
         first = 0
@@ -186,6 +203,18 @@ class Mixture(EqualBySpec):
             found[places] = first + _passes(size, self.seed, what, done, done + len(places))
             first += size
         return found
+
+    def _phase(self, key: int, length: int, epoch: int) -> tuple[list[int], list[int], int]:
+        """Return the weights of an epoch, the number of epochs before it that have them, too, and the positions in the
+        shuffles of the datasets at which the first of these begins."""
+        begins, phases = [0] * len(self.weights), self._phases
+        until = [first for first, _ in phases[1:]]
+        for (first, whole), end in zip(phases, [*until, epoch + 1], strict=True):
+            if epoch < end:
+                return begins, whole, epoch - first
+            _, counts = _core.mixed(whole, key, (end - first) * length, length, 0, 0)
+            begins = [begin + count for begin, count in zip(begins, counts, strict=True)]
+        raise AssertionError("the last phase has no end")
 
     def _begins(self, sizes: Sequence[int], length: int, epoch: int) -> list[int]:
         """The positions in the shuffles of each dataset at which an epoch begins, if it ends with a dataset. Within an
@@ -207,4 +236,43 @@ class Mixture(EqualBySpec):
             "weights": [[name, weight] for name, weight in self.weights.items()],
             "seed": self.seed,
             "num_records": self.num_records,
+            **(
+                {"later": [[n, list(map(list, w.items()))] for n, w in self.later.items()]}
+                if self.later
+                else {}
+            ),
         }
+
+
+def spec_until(spec: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+    """A spec of an order without what changes only after an epoch: the positions up to there mean the same."""
+    known = dict(spec)
+    later = [phase for phase in known.pop("later", ()) if phase[0] <= epoch]
+    return {**known, "later": later} if later else known
+
+
+def _checked_weights(given: Mapping[str, float]) -> dict[str, float]:
+    weights = {str(name): float(weight) for name, weight in given.items()}
+    bad = {n: w for n, w in weights.items() if not (0 <= w < math.inf)}
+    if bad or not any(weights.values()):
+        raise ValueError(f"weights must be 0 or more, and one above 0: {bad or weights}")
+    return weights
+
+
+def _checked_later(
+    given: Mapping[int, Mapping[str, float]], names: Mapping[str, float]
+) -> dict[int, dict[str, float]]:
+    """The later weights in the order of their epochs, and of the names."""
+    found: dict[int, dict[str, float]] = {}
+    for epoch in sorted(given):
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 1:
+            raise ValueError(
+                f"later= has weights by the epoch from which on they hold, from 1, not {epoch!r}"
+            )
+        weights = _checked_weights(given[epoch])
+        if weights.keys() != names.keys():
+            raise ValueError(
+                f"later= mixes {list(weights)} from epoch {epoch} on, and the order mixes {list(names)}"
+            )
+        found[epoch] = {name: weights[name] for name in names}
+    return found

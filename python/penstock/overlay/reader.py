@@ -113,6 +113,11 @@ class OverlaidReader(WrappedReader):
             chunk = Chunk(-1, len(records), 0, 0, _Picked(records))
             yield chunk, None
 
+    def record_numbers(self, chunk: Chunk[Any]) -> np.ndarray:
+        if isinstance(chunk.data, _Picked):
+            return chunk.data.records
+        return super().record_numbers(chunk)
+
     def decode(self, chunk: Chunk[Any], records: Selection, columns: Projection) -> pa.RecordBatch:
         return self.delivered(chunk, records, columns).batch
 

@@ -11,7 +11,7 @@ _MOST_SUMMARY = 100
 
 
 class Printed:
-    """A result that `print` shows as tables, as the command line does. Its `repr` is one line.
+    """A result that `print` and notebooks show as tables, as the command line does. Its `repr` is one line.
 
     A subclass defines `_page` and `_summary`. rich, which draws the page, is imported only when it is printed.
     """
@@ -35,6 +35,11 @@ class Printed:
         from penstock.printing import tables
 
         return tables.plain(self)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"
 
     def __repr__(self) -> str:
         from penstock import describe

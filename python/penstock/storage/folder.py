@@ -23,7 +23,14 @@ from penstock.limits import Limits, raise_limit
 from penstock.storage.base import FileState, Source, State
 from penstock.storage.hidden import TEMPORARY_SUFFIX, is_own
 from penstock.storage.image_names import is_image_name, is_table_name, why_not_there
-from penstock.storage.local_sink import Calls, openness, sync_path, temporary_beside, write_all
+from penstock.storage.local_sink import (
+    Calls,
+    naming,
+    openness,
+    sync_path,
+    temporary_beside,
+    write_all,
+)
 from penstock.storage.skipped import CYCLE, SkippedFile
 
 
@@ -295,10 +302,11 @@ class FolderSink:
         self.make_folder(name.rpartition("/")[0])
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
         fd = self._calls.open(os.path.join(self._temporary, name), flags, self._mode & 0o666)
-        try:
-            write_all(self._calls, fd, parts)
-        finally:
-            self._calls.close(fd)
+        with naming(os.path.join(self.path, name)):
+            try:
+                write_all(self._calls, fd, parts)
+            finally:
+                self._calls.close(fd)
 
     def _refuse_bytes(self, *_: object, **__: object) -> None:
         raise TypeError("bytes can be written only to the files of a folder, not to the folder")
@@ -309,13 +317,14 @@ class FolderSink:
         root = self._root
         if root is None:
             return
-        # One call for the whole file system is faster than one for each of a million files.
-        if not self._calls.sync_file_system(root):
-            for folder, _, names in os.walk(self._temporary):
-                for name in (*names, ""):
-                    sync_path(self._calls, os.path.join(folder, name))
-        self._root = None
-        self._calls.close(root)
+        with naming(self.path):
+            # One call for the whole file system is faster than one for each of a million files.
+            if not self._calls.sync_file_system(root):
+                for folder, _, names in os.walk(self._temporary):
+                    for name in (*names, ""):
+                        sync_path(self._calls, os.path.join(folder, name))
+            self._root = None
+            self._calls.close(root)
 
     def commit(self, path: str | None = None) -> None:
         self.finish()

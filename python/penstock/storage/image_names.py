@@ -14,6 +14,11 @@ from penstock.storage.skipped import why_not_data
 IMAGE_ENDINGS = (
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".ppm", ".pgm", ".pnm", ".bmp", ".gif", ".tif", ".tiff",
 )  # fmt: skip
+_CODECS = {
+    ".jpg": "jpeg", ".jpe": "jpeg", ".jfif": "jpeg", ".pgm": "ppm", ".pnm": "ppm", ".tif": "tiff",
+}  # fmt: skip
+"""The codecs of endings that are not the names of their codecs."""
+_ENDINGS = {"jpeg": ".jpg", "tiff": ".tif"}
 TABLE_STEMS = ("metadata", "labels")
 TABLE_ENDINGS = (".csv", ".jsonl", ".ndjson", ".parquet")
 
@@ -46,6 +51,22 @@ def is_companion(path: str, read: Callable[[int], bytes]) -> bool:
 def is_image_name(name: str) -> bool:
     """Whether this is the name of an image that penstock decodes."""
     return name.lower().endswith(IMAGE_ENDINGS)
+
+
+def named_after_codec(name: str, codec: str) -> str:
+    """The name of an image's file with an ending of the image's codec. An ending of this codec is kept, and other
+    names than those of images are not changed.
+
+    Example:
+        >>> from penstock.storage.image_names import named_after_codec
+        >>> named_after_codec("cat/1.b.png", "jpeg"), named_after_codec("cat/1.JPEG", "jpeg")
+        ('cat/1.b.jpg', 'cat/1.JPEG')
+    """
+    stem, ending = os.path.splitext(name)
+    lower = ending.lower()
+    if lower not in IMAGE_ENDINGS or _CODECS.get(lower, lower[1:]) == codec:
+        return name
+    return stem + _ENDINGS.get(codec, f".{codec}")
 
 
 def is_table_name(name: str) -> bool:

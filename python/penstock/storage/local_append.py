@@ -19,7 +19,7 @@ from penstock.errors import ChangedError
 from penstock.storage import append_journal as journal
 from penstock.storage.append_journal import Journal
 from penstock.storage.journal import is_at, lock
-from penstock.storage.local_sink import Calls, LocalSink, sync_path, write_all
+from penstock.storage.local_sink import Calls, LocalSink, naming, sync_path, write_all
 
 if TYPE_CHECKING:
     from typing import Self
@@ -102,10 +102,11 @@ class Tail:
         )
         self._note(known)
         try:
-            for at in range(0, more.size, _BLOCK_BYTES):
-                block = more.read(at, _BLOCK_BYTES)
-                write_all(self._calls, self._fd, [memoryview(block)])
-            self._calls.fsync(self._fd)
+            with naming(self.path):
+                for at in range(0, more.size, _BLOCK_BYTES):
+                    block = more.read(at, _BLOCK_BYTES)
+                    write_all(self._calls, self._fd, [memoryview(block)])
+                self._calls.fsync(self._fd)
             if os.fstat(self._fd).st_size != known.new_size:
                 raise ChangedError("another program is writing to the file", file=self.path)
             self._calls.unlink(journal.path_for(self.path))

@@ -8,8 +8,8 @@ import os
 import stat
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 
 from penstock import _core
@@ -26,6 +26,17 @@ _SYNCED_BYTES = 4 << 20
 _RESERVED_BYTES = 64 << 20
 """How much space is reserved at a time, at most."""
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS}
+
+
+@contextmanager
+def naming(path: str) -> Generator[None]:
+    """Name the file in errors of the system that name none, such as those of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.strerror is not None:
+            error.filename = path
+        raise
 
 
 class Calls:
@@ -227,7 +238,8 @@ class LocalSink:
 
     def write_all(self, parts: Sequence[object]) -> None:
         assert self._fd is not None, "written after commit or abort"
-        self._written += write_all(self._calls, self._fd, parts)
+        with naming(self.path):
+            self._written += write_all(self._calls, self._fd, parts)
         waiting = self._written - self._on_its_way
         if waiting >= _SYNCED_BYTES:
             # The disk then writes while the next bytes are made, and fsync takes less time.
@@ -248,9 +260,10 @@ class LocalSink:
     def patch(self, start: int, data: object) -> None:
         assert self._fd is not None, "written after commit or abort"
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
-        while len(view):
-            done = self._calls.write_at(self._fd, view, start)
-            view, start = view[done:], start + done
+        with naming(self.path):
+            while len(view):
+                done = self._calls.write_at(self._fd, view, start)
+                view, start = view[done:], start + done
 
     def repeat(self, start: int, length: int) -> None:
         assert self._fd is not None, "written after commit or abort"
@@ -268,7 +281,9 @@ class LocalSink:
 
     def finish(self) -> None:
         fd = self._fd
-        if fd is not None:
+        if fd is None:
+            return
+        with naming(self.path):
             if self._reserved > self._written:
                 self._calls.truncate(fd, self._written)
             self._calls.fsync(fd)

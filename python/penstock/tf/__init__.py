@@ -163,10 +163,8 @@ from penstock.tf.functions import (
     vectorized_map,
 )
 from penstock.tf.hashes import fingerprint
-from penstock.tf.linalg import (
-    norm,
-    tensordot,
-)
+from penstock.tf.keras_functions import install as _install
+from penstock.tf.linalg import norm, tensordot
 from penstock.tf.loops import (
     TensorArray,
     case,
@@ -194,9 +192,7 @@ from penstock.tf.more_math import (
     truncatemod,
 )
 from penstock.tf.names_around import autograph, test, type_spec_from_value, version
-from penstock.tf.printing import (
-    print,
-)
+from penstock.tf.printing import print
 from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.selecting import (
     dynamic_partition,
@@ -225,15 +221,8 @@ from penstock.tf.shapes import (
 )
 from penstock.tf.sparse import SparseTensor
 from penstock.tf.strings import as_string
-from penstock.tf.tensor import (
-    Tensor,
-    constant,
-    convert_to_tensor,
-)
-from penstock.tf.tensor_proto import (
-    make_ndarray,
-    make_tensor_proto,
-)
+from penstock.tf.tensor import Tensor, constant, convert_to_tensor
+from penstock.tf.tensor_proto import make_ndarray, make_tensor_proto
 
 __all__ = [
     "Assert",
@@ -440,6 +429,7 @@ __version__ = "2.21.0"
 """The version of TensorFlow whose behaviour penstock.tf has."""
 
 _absent = absent_from("tf")
+_install((__name__, math.__name__, nn.__name__, linalg.__name__, image.__name__))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock.tf.dtypes import as_dtype, string
 from penstock.tf.errors import InvalidArgumentError, UnimplementedError
-from penstock.tf.refusals import no_zero, refusing
+from penstock.tf.refusals import no_zero, refusal_of, refusing
 from penstock.tf.tensor import Tensor, beside, convert_to_tensor, numpy_dtype
 
 
@@ -97,12 +97,12 @@ def elementwise_of_two(
         first, second = two(x, y, error)
         kind = numpy_dtype(first)
         if kind != numpy_dtype(second):
-            raise _refusal(
+            raise refusal_of(
                 error, f"cannot compute {operation.__name__} of {as_dtype(kind).name} and "
                 f"{as_dtype(second.dtype).name}: tf.cast one of them",
             )  # fmt: skip
         if kind.kind in refused:
-            raise _refusal(
+            raise refusal_of(
                 error, f"{as_dtype(kind).name} tensors have no {operation.__name__}: use tf.cast"
             )
         return np.asarray(compute(first, second)).view(Tensor)
@@ -112,17 +112,13 @@ def elementwise_of_two(
     return operation
 
 
-def _refusal(kind: type[Exception], text: str) -> Exception:
-    return InvalidArgumentError(None, None, text) if kind is InvalidArgumentError else kind(text)
-
-
 def elementwise(numpys: Callable[..., Any], words: str, refused: str = "") -> Callable[..., Tensor]:
     """Make an operation on one tensor. `refused` are the kinds of NumPy dtypes that have none in TensorFlow."""
 
     def operation(x: Any, name: str | None = None) -> Tensor:
         value = convert_to_tensor(x)
         if numpy_dtype(value).kind in refused:
-            raise _refusal(
+            raise refusal_of(
                 InvalidArgumentError,
                 f"{value.dtype.name} tensors have no {operation.__name__}: use tf.cast",
             )
@@ -150,7 +146,7 @@ def add(x: Any, y: Any, name: str | None = None) -> Tensor:
     try:
         return _add(first, y)
     except TypeError as error:
-        raise InvalidArgumentError(None, None, str(error)) from None
+        raise refusal_of(InvalidArgumentError, str(error)) from None
 
 
 subtract = elementwise_of_two(np.subtract, "The difference, value by value.", "bO")
@@ -280,7 +276,7 @@ def _reduced(numpys: Callable[..., Any], words: str, *, keeps_dtype: bool) -> Ca
             return _reduced_rows(reduction, input_tensor, axis, keepdims)
         value = convert_to_tensor(input_tensor).view(np.ndarray)
         if keeps_dtype and value.dtype.kind in "bO":
-            raise _refusal(
+            raise refusal_of(
                 InvalidArgumentError,
                 f"{_name_of(value)} tensors have no such reduction: use tf.cast",
             )

@@ -36,6 +36,7 @@ from penstock.tf.data.spec_parts import classes_of, shapes_of, types_of
 from penstock.tf.data.windows import DatasetSpec
 from penstock.tf.decode_raw import decode_raw
 from penstock.tf.errors import OpError
+from penstock.tf.from_keras import NAMES as _OF_KERAS
 from penstock.tf.missing import Space, absent_from, missing
 from penstock.tf.selecting import (
     compat_where,
@@ -122,6 +123,10 @@ def _sparse_to_dense(
     return made.view(Tensor)
 
 
+_OTHERS_IN_1 = _OF_KERAS.keys() - {"keras"}
+"""Names that TensorFlow 2 takes from Keras, and that were TensorFlow's own before."""
+
+
 class _Space(ModuleType):
     """Names of TensorFlow 1. All other names are looked up in modules with TensorFlow 2's names."""
 
@@ -133,6 +138,8 @@ class _Space(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in _OTHERS_IN_1 and self._symbol == "tf.compat.v1":
+            raise missing(f"{self._symbol}.{name}")
         for module in self._modules:
             place = importlib.import_module(module)
             try:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,48 @@ def _quoted(line: bytes, at: int, between: bytes) -> tuple[bytes, int]:
             return bytes(found), end + 1
         found += b'"'
         at = end + 2
+
+
+def records_of(lines: Iterable[bytes], between: bytes, quotes: bool) -> Iterator[bytes]:
+    """The records of a file of CSV, given its lines with their ends. A record ends with a line feed, a carriage return
+    or both, except in a quoted field."""
+    record, inside = b"", False
+    for line in lines:
+        if not inside and b"\r" not in line and (not quotes or b'"' not in line):
+            yield line.removesuffix(b"\n")
+            continue
+        parts = [record] if inside else []
+        for part in _PARTS.findall(line):
+            parts.append(part)
+            inside = quotes and _ends_inside(part, inside, between)
+            if not inside:
+                yield _END.sub(b"", b"".join(parts))
+                parts = []
+        record = b"".join(parts)
+    if inside:
+        yield record
+
+
+_PARTS = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_END = re.compile(rb"(?:\r\n|\r|\n)\Z")
+
+
+def _ends_inside(line: bytes, inside: bool, between: bytes) -> bool:
+    """Whether a line ends inside a quoted field; `inside` says whether it begins there."""
+    at = 0
+    while True:
+        if not inside and not line.startswith(b'"', at):
+            at = line.find(between, at) + len(between)
+            if at < len(between):
+                return False
+            continue
+        end = line.find(b'"', at if inside else at + 1)
+        if end < 0:
+            return True
+        inside = line.startswith(b'"', end + 1)
+        at = end + 2 if inside else end + 1 + len(between)
+        if not inside and not line.startswith(between, end + 1):
+            return False
 
 
 def value_of(field: bytes, default: Tensor, missing: str, record: int, place: int) -> Any:

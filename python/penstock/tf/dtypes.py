@@ -294,8 +294,15 @@ def of_array(dtype: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in {"cast", "saturate_cast"}:
         # It imports this module.
-        return getattr(importlib.import_module("penstock.tf.arithmetic"), name)
+        return getattr(importlib.import_module("penstock.tf"), name)
     return _bfloat16() if name == "bfloat16" else _absent(name)
+
+
+def fits(number: int, dtype: np.dtype[Any]) -> bool:
+    """Whether an integer dtype can hold a number."""
+    if dtype.kind == "i":
+        return (number if number >= 0 else ~number) >> (8 * dtype.itemsize - 1) == 0
+    return dtype.kind == "u" and number >= 0 and number >> 8 * dtype.itemsize == 0
 
 
 _absent = absent_from("tf.dtypes")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import json
 import operator
 import os
 import sys
+from types import ModuleType
 from typing import Any
 
-from penstock.tf.missing import MissingSymbolError
+from penstock.tf.missing import MissingSymbolError, similar
 
 NAMES = {
     "keras": "",
@@ -25,6 +27,7 @@ NAMES = {
     "zeros_initializer": "initializers.Zeros",
 }
 """The name in `keras` of each name of `tf`; empty for the package itself."""
+_NOW = {"tf.keras.layers.experimental": "tf.keras.layers, which has these layers now"}
 
 
 def from_keras(name: str) -> Any:
@@ -43,8 +46,53 @@ def from_keras(name: str) -> Any:
     if "keras" not in sys.modules and importlib.util.find_spec(_backend()) is None:
         installed = [one for one in ("jax", "torch") if importlib.util.find_spec(one) is not None]
         os.environ["KERAS_BACKEND"] = installed[0] if installed else _backend()
-    keras = importlib.import_module("keras")
+    keras = _tf_keras()
     return operator.attrgetter(NAMES[name])(keras) if NAMES[name] else keras
+
+
+@functools.cache
+def _tf_keras() -> TfKeras:
+    keras: Any = importlib.import_module("keras")
+    old: Any = sys.modules.get("keras.src.legacy.backend")
+    if old is not None and keras.backend.backend() != "tensorflow":
+        # The old functions of `tf.keras.backend` call TensorFlow.
+        old.tf = importlib.import_module("penstock.tf")
+        old.ndim = lambda x: len(x.shape)
+    return TfKeras("tf.keras", keras, importlib.import_module("keras._tf_keras.keras"))
+
+
+class TfKeras:
+    """`tf.keras`, or a module of it: the names of `keras`, and the old ones that Keras has for TensorFlow only, such as
+    `tf.keras.preprocessing.text` and `tf.keras.backend.sum`."""
+
+    def __init__(self, symbol: str, keras: ModuleType, of_tensorflow: ModuleType) -> None:
+        self._symbol, self._keras, self._of_tensorflow = symbol, keras, of_tensorflow
+
+    def __getattr__(self, name: str) -> Any:
+        old = getattr(self._of_tensorflow, name, None)
+        found = getattr(self._keras, name, old)
+        if found is None:
+            self._refuse(name)
+        if isinstance(found, ModuleType) and found.__name__.startswith("keras."):
+            of_tensorflow = old if isinstance(old, ModuleType) else found
+            found = TfKeras(f"{self._symbol}.{name}", found, of_tensorflow)
+            setattr(self, name, found)
+        return found
+
+    def _refuse(self, name: str) -> None:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        symbol = f"{self._symbol}.{name}"
+        message = f"{symbol} is not part of Keras {sys.modules['keras'].__version__}"
+        found = similar(symbol, (f"{self._symbol}.{one}" for one in dir(self)))
+        hint = _NOW.get(symbol) or found or f"one of dir({self._symbol})"
+        raise MissingSymbolError(None, None, message, hint=hint)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._keras), *dir(self._of_tensorflow)})
+
+    def __repr__(self) -> str:
+        return f"<{self._symbol}, which is {self._keras!r}>"
 
 
 def _backend() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from penstock.tf import graphs, probing
+from penstock.tf.backend_tensors import with_gradient_stopped
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.nest import flatten, map_structure, pack_sequence_as
@@ -159,8 +160,8 @@ def get_logger() -> logging.Logger:
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Any:
-    """The tensor itself: penstock.tf has no gradients."""
-    return input
+    """The tensor itself: penstock.tf has no gradients. Tensors of Keras lose theirs."""
+    return with_gradient_stopped(input)
 
 
 def cond(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
+import difflib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -47,6 +51,29 @@ NEAREST: dict[str, str] = {
     "tf.train": "torch, JAX or keras: penstock prepares data",
 }
 """The nearest alternative by prefix of a symbol; the longest matching prefix counts."""
+
+
+def similar(symbol: str, known: Iterable[str]) -> str | None:
+    """The known symbol that is nearest to one that does not exist: the same name elsewhere, or a similar one.
+
+    Example:
+        >>> from penstock.tf.missing import similar
+        >>> known = ["tf.math.reduce_std", "tf.shape", "tf.math.reduce_sum"]
+        >>> similar("tf.reduce_std", known), similar("tf.shap", known), similar("tf.foo", known)
+        ('tf.math.reduce_std', 'tf.shape', None)
+    """
+    space, _, name = symbol.rpartition(".")
+    names: dict[str, list[str]] = {}
+    for one in known:
+        names.setdefault(one.rpartition(".")[2], []).append(one)
+    here = [one for one, places in names.items() if f"{space}.{one}" in places]
+    close = difflib.get_close_matches(name, here, 1, 0.8) or difflib.get_close_matches(
+        name, names, 1, 0.85
+    )
+    places = names.get(name) or names.get(close[0] if close else "") or []
+    return min(places, key=lambda one: (not one.startswith(f"{space}."), len(one)), default=None)
+
+
 IN_TENSORFLOW = "TensorFlow itself, which takes tensors of penstock.tf as arrays"
 
 
@@ -56,13 +83,17 @@ class MissingSymbolError(UnimplementedError, AttributeError):
 
 def nearest(symbol: str) -> str:
     """The nearest alternative, in penstock or elsewhere, to a symbol of TensorFlow."""
-    symbol = symbol.replace("tf.compat.v1.", "tf.")
-    symbol = _OLD_NAMES.get(symbol, symbol)
+    symbol = _current(symbol)
     fits = [start for start in NEAREST if f"{symbol}.".startswith(f"{start}.")]
     if fits:
         return NEAREST[max(fits, key=len)]
     name = symbol.rpartition(".")[2]
     return in_numpy(name) if _is_function(getattr(np, name, None)) else IN_TENSORFLOW
+
+
+def _current(symbol: str) -> str:
+    symbol = symbol.replace("tf.compat.v1.", "tf.")
+    return _OLD_NAMES.get(symbol, symbol)
 
 
 def in_numpy(name: str) -> str:
@@ -92,7 +123,37 @@ def missing(symbol: str) -> MissingSymbolError:
           try: Dataset.ragged_batch
     """
     message = f"{symbol} is not part of penstock.tf"
-    return MissingSymbolError(None, None, message, hint=nearest(symbol))
+    return MissingSymbolError(None, None, message, hint=_hint(symbol))
+
+
+def _hint(symbol: str) -> str:
+    way, found = nearest(symbol), similar(symbol, _known())
+    if _current(symbol) in NEAREST or found is None:
+        return way
+    if found.rpartition(".")[2] == symbol.rpartition(".")[2]:
+        return found
+    is_numpys = way == in_numpy(symbol.rpartition(".")[2])
+    return way if is_numpys else f"{found}, if that is meant; else {way}"
+
+
+@functools.cache
+def _known() -> tuple[str, ...]:
+    """The public symbols of penstock.tf, in full."""
+    tf = sys.modules["penstock.tf"]
+    found: list[str] = []
+    spaces = [("tf", tf), ("tf.data.Dataset", tf.data.Dataset), ("tf.compat.v1", tf.compat.v1)]
+    while spaces:
+        space, where = spaces.pop()
+        for name in getattr(where, "__all__", [one for one in dir(where) if one[0] != "_"]):
+            value = inspect.getattr_static(where, name, None)
+            is_module = isinstance(value, ModuleType)
+            of = value.__name__ if is_module else getattr(value, "__module__", "penstock.tf")
+            if value is None or value is tf.compat or not of.startswith("penstock.tf"):
+                continue
+            found.append(f"{space}.{name}")
+            if isinstance(value, Space) or (is_module and space != "tf.compat.v1"):
+                spaces.append((found[-1], value))
+    return tuple(found)
 
 
 def absent_from(space: str) -> Callable[[str], Any]:

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from penstock.tf import probing
+from penstock.tf import graphs, probing
 from penstock.tf.errors import InvalidArgumentError
 
 P = ParamSpec("P")
@@ -28,6 +28,15 @@ def refusing(operation: Callable[P, R]) -> Callable[P, R]:
             raise InvalidArgumentError(None, None, str(error)) from None
 
     return run
+
+
+def refusal_of(kind: type[Exception], text: str) -> Exception:
+    """The error for operands of dtypes that an operation does not take. In a function given to a dataset, which
+    TensorFlow traces, it is a TypeError instead of an InvalidArgumentError."""
+    if kind is not InvalidArgumentError:
+        return kind(text)
+    is_traced = graphs.current() is not None or probing.is_on()
+    return TypeError(text) if is_traced else InvalidArgumentError(None, None, text)
 
 
 def no_zero(numpys: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from penstock.tf import graphs, probing
+from penstock.tf.backend_tensors import refuse_drawing
 from penstock.tf.binding import bound
 
 LOW = np.uint64(0xFFFFFFFF)
@@ -157,9 +158,11 @@ def next_words(kind: str, count: int, seed: int | None, blocks: int) -> np.ndarr
     probing.refuse_recording()
     if probing.is_on():
         return probing.words(count)
+    call = graphs.current()
+    if call is None:
+        refuse_drawing()
     if seed is None and program_seed() is None:
         return fresh_words(count)  # without seeds, each call draws new numbers
-    call = graphs.current()
     if call is None:
         pair = op_seeds(seed)
         block = _advanced((kind, *pair), 0 if seed is None else blocks)

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from penstock.tf import graphs, probing
-from penstock.tf.dtypes import DType, as_dtype, of_array, string
+from penstock.tf.backend_tensors import BackendTensorError, may_write, operated, refuse_unreadable
+from penstock.tf.dtypes import DType, as_dtype, fits, of_array, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.mixed_lists import first_of, of_list
-from penstock.tf.refusals import no_zero, refusing
+from penstock.tf.refusals import no_zero, refusal_of, refusing
 from penstock.tf.shapes import TensorShape, TensorSpec
 
 _NUMPY_DTYPE: Any = np.ndarray.dtype
@@ -95,9 +96,10 @@ class Tensor(np.ndarray[Any, np.dtype[Any]]):
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError(
-            "a tensor does not support item assignment: use tf.tensor_scatter_nd_update, or change t.numpy()"
-        )
+        if not may_write(self, currentframe()):
+            words = "use tf.tensor_scatter_nd_update, or change t.numpy()"
+            raise TypeError(f"a tensor does not support item assignment: {words}")
+        np.ndarray.__setitem__(self, key, value)
 
     def __eq__(self, other: object) -> Any:
         return _compared(np.equal, self, other)
@@ -172,11 +174,11 @@ def beside(tensor: Tensor, other: Any, error: type[Exception] = InvalidArgumentE
     elif kind is float:
         if wanted.kind in "fc":
             return other
-    elif kind is int and (wanted.kind in "fc" or _fits(other, wanted)):
+    elif kind is int and (wanted.kind in "fc" or fits(other, wanted)):
         return other
     if isinstance(other, Tensor):
         text = f"cannot combine {_name(tensor)} and {_name(other)} tensors: tf.cast one of them"
-        raise _error(error, text)
+        raise refusal_of(error, text)
     return NotImplemented if hasattr(other, "with_values") else _tensor(other, as_dtype(wanted))
 
 
@@ -185,17 +187,7 @@ def _added(tensor: Tensor, other: Any, error: type[Exception]) -> Any:
     try:
         return beside(tensor, other, error)
     except TypeError as refusal:
-        raise _error(error, str(refusal)) from None
-
-
-def _fits(number: int, dtype: np.dtype[Any]) -> bool:
-    if dtype.kind == "i":
-        return (number if number >= 0 else ~number) >> (8 * dtype.itemsize - 1) == 0
-    return dtype.kind == "u" and number >= 0 and number >> 8 * dtype.itemsize == 0
-
-
-def _error(kind: type[Exception], text: str) -> Exception:
-    return InvalidArgumentError(None, None, text) if kind is InvalidArgumentError else kind(text)
+        raise refusal_of(error, str(refusal)) from None
 
 
 # These functions of NumPy combine arrays of several dtypes by operators, or write into arrays like their argument.
@@ -217,7 +209,10 @@ def _as_tensor(value: Any) -> Any:
 
 def _compared(numpys: Any, one: Tensor, other: Any) -> Any:
     """Whether values are equal, or differ. None and tensors of shapes that do not fit each other differ."""
-    given = None if other is None else beside(one, other)
+    try:
+        given = None if other is None else beside(one, other)
+    except BackendTensorError:
+        return operated("eq" if numpys is np.equal else "ne", one, other)
     if given is None or given is NotImplemented:
         return given if other is not None else numpys is np.not_equal
     try:
@@ -237,7 +232,7 @@ def _beside_scalar(result: Any, function: Any, operands: tuple[Any, Any]) -> Any
 
 def _signed(tensor: Tensor) -> Tensor:
     if numpy_dtype(tensor).kind in "ubO":
-        raise _error(InvalidArgumentError, f"{_name(tensor)} values have no sign: use tf.cast")
+        raise refusal_of(InvalidArgumentError, f"{_name(tensor)} values have no sign: use tf.cast")
     return tensor
 
 
@@ -259,19 +254,25 @@ def _give_operator(
     numpys = refusing(numpys)
 
     def forward(self: Tensor, other: Any) -> Any:
-        given = (_added if name == "add" else beside)(self, other, error)
+        try:
+            given = (_added if name == "add" else beside)(self, other, error)
+        except BackendTensorError:
+            return operated(name, self, other)
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
-            raise _error(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
+            raise refusal_of(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
         return numpys(self, given)
 
     def backward(self: Tensor, other: Any) -> Any:
-        given = beside(self, other, error)
+        try:
+            given = beside(self, other, error)
+        except BackendTensorError:
+            return operated(name, other, self)
         if given is NotImplemented:
             return NotImplemented
         if numpy_dtype(self).kind in refused:
-            raise _error(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
+            raise refusal_of(error, f"{_name(self)} tensors have no operation {name}: use tf.cast")
         return numpys(given, self)
 
     setattr(Tensor, f"__{name}__", forward)
@@ -375,7 +376,11 @@ def _tensor(value: Any, dtype: DType | None) -> Tensor:
     is_numpy = hasattr(value, "__array__")  # also columns and tables of pandas
     if isinstance(value, (list, tuple)):
         dtype = of_list(value, dtype)
-    array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
+    try:
+        array = np.asarray(value, object if not is_numpy and _holds_text(value) else None)
+    except Exception:
+        refuse_unreadable(value)
+        raise
     if array.dtype.kind in "SUO":
         return _strings(array, dtype)
     if dtype is None and not is_numpy:
@@ -432,7 +437,7 @@ def _strings(array: np.ndarray[Any, Any], dtype: DType | None) -> Tensor:
             raise ValueError(
                 f"Can't convert Python sequence with mixed types or lengths to Tensor: {value!r} is not a string"
             )
-        made[place] = value
+        made[place] = bytes(value)  # not numpy.bytes_
     return made.view(Tensor)
 
 

@@ -95,6 +95,7 @@ class BetonFormat(Format):
         holds_images=True,
         reads_images=True,
         holds_text=False,
+        holds_structs=False,
     )
     read_options = BetonReadOptions
     class_numbers = pa.int64()

@@ -97,6 +97,7 @@ class Hdf5Format(Format):
         compressions=("gzip", "lzf"),
         can_map=True,
         whole_dictionaries=("*",),
+        holds_structs=False,
     )
     read_options = Hdf5ReadOptions
     split_option = "mask"

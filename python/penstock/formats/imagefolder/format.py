@@ -75,7 +75,9 @@ class ImageFolderFormat(Format):
     info = FormatInfo(
         "imagefolder",
         ("/",),
+        holds_structs=False,
         holds_images=True,
+        picture_files=(IMAGE, FILE_NAME),
         reads_images=True,
         whole_dictionaries=("*",),
         is_folder=True,
@@ -326,6 +328,9 @@ class ImageFolderReader(Reader):
             some = records[first : first + PICK_RECORDS]
             chunk: Chunk[np.ndarray | None] = Chunk(int(some[0]), len(some), 0, 0, data=some)
             yield chunk, None
+
+    def record_numbers(self, chunk: Chunk[np.ndarray | None]) -> np.ndarray:
+        return super().record_numbers(chunk) if chunk.data is None else chunk.data
 
     def decode(
         self, chunk: Chunk[np.ndarray | None], records: Selection, columns: Projection

@@ -21,6 +21,7 @@ from penstock.storage.skipped import why_not_data
 _MOST_NAME_BYTES = 255
 _ENDINGS = {"jpeg": "jpg", "tiff": "tif"}
 """Endings that are not the names of their codecs."""
+_WITHOUT_NAMES = f"other names, or without the column {FILE_NAME!r}: the files are then numbered"
 
 
 class ImageFolderWriter(Writer):
@@ -79,7 +80,8 @@ class ImageFolderWriter(Writer):
                 self._sink.add(name, [image])
             except (FileExistsError, NotADirectoryError, IsADirectoryError):
                 message = f"another file or folder already has the name {name!r}"
-                raise self._refused(message, first + place, FILE_NAME) from None
+                refused = self._refused(message, first + place, FILE_NAME)
+                raise refused.at(hint=_WITHOUT_NAMES) from None
             self._num_bytes += len(image)
         self._names += names
         if self._beside:

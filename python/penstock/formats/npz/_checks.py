@@ -2,7 +2,8 @@
 
 It covers a whole member, so comparing it takes all bytes of the member. `verify` reads each member from start to end. A
 scan reads chunks, on several threads and in any order: it joins the checksums of adjacent parts, and compares the
-result after the last part. Reading only some records verifies nothing.
+result after the last part. Before some records of a member are read for the first time, the whole member is read once,
+by a take only if the file is on this machine.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from penstock.columns.numbers import as_arrow
 from penstock.engine.locks import Lock
 from penstock.errors import ChangedError, ChecksumError
 from penstock.formats.npz.zip_directory import Member
-from penstock.formats.numpy.arrays import Check
+from penstock.formats.numpy.checks import Check
 from penstock.storage.base import Source
 
 _PIECE_BYTES = 4 << 20
@@ -33,6 +34,7 @@ class MemberCheck(Check):
         self._header_bytes = header_bytes
         self._array_bytes = array_bytes
         self._lock = Lock()
+        self._checking = Lock()
         self._starting: dict[int, tuple[int, int]] = {}
         """Maps the start of each part in the array to the part's end and checksum."""
         self._ending: dict[int, int] = {}
@@ -78,6 +80,25 @@ class MemberCheck(Check):
         else:
             self._found = found
             self._raise_damaged()
+
+    def before_some(self) -> None:
+        if (
+            self._source.storage is None
+        ):  # not of a file on another machine: a few records must not fetch all of it
+            self.once()
+
+    def once(self) -> None:
+        if not self._is_needed:
+            return
+        with self._checking:  # other threads wait for the result
+            if self._found is None and self._is_needed:
+                found = self._crc(0, self._member.plain_bytes)
+                if found == self._member.crc:
+                    self._is_needed = False
+                    return
+                self._found = found
+            if self._is_needed:
+                self._raise_damaged()
 
     def verify(self) -> None:
         """Read the whole member, and raise ChecksumError if it is damaged. Later reads do not verify it again."""

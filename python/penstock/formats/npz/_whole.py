@@ -14,12 +14,12 @@ from penstock.columns.types import VariableShapeTensorType
 from penstock.errors import UnsupportedError
 from penstock.formats.numpy.arrays import (
     ArrayColumn,
-    Check,
     Cut,
     Place,
     StoredArray,
     StoredColumn,
 )
+from penstock.formats.numpy.checks import Check
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.formats.numpy.npy_header import Header
 from penstock.limits import Limits

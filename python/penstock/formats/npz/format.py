@@ -79,6 +79,7 @@ class NpzFormat(Format):
     info = FormatInfo(
         "npz",
         (".npz",),
+        holds_structs=False,
         holds_decimals=False,
         checksums="CRC-32 of each array",
         can_map=True,
@@ -175,6 +176,7 @@ def _open(
         restore=partial(_restored, comment=comment),
         lost=lost,
         checks=checks,
+        arrays=arrays,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ from penstock.errors import (
     TruncatedError,
     UnsupportedError,
 )
+from penstock.formats.numpy.checks import Check
 from penstock.formats.numpy.dtypes import column, field_of
 from penstock.formats.numpy.npy_header import Header
 from penstock.storage.base import Source
@@ -100,21 +101,6 @@ class FilePlace(Place):
         return in_bytes(self.read_all(starts, lengths))
 
 
-class Check(ABC):
-    """Compares an array with its checksum, once all its bytes have been read."""
-
-    @abstractmethod
-    def saw(self, start: int, values: np.ndarray) -> None:
-        """Note that bytes (uint8) were read, starting at `start`. Raise ChecksumError if they complete the array and
-        the checksum does not match."""
-        ...
-
-    @abstractmethod
-    def verify(self) -> None:
-        """Read the whole array. Raise ChecksumError if the checksum does not match."""
-        ...
-
-
 class StoredArray:
     """One array of a file."""
 
@@ -138,17 +124,25 @@ class StoredArray:
             most = max(most, min(runs, FORTRAN_BYTES // size))
         return max(1, min(most, CHUNK_RECORDS))
 
+    def verify_once(self) -> None:
+        """Raise ChecksumError if the array is damaged. Its bytes are read for that once."""
+        if self._check is not None:
+            self._check.once()
+
     def read(self, cut: Cut) -> np.ndarray:
         """Return records with the dtype of the file: [records, ...]."""
         if not self.record_bytes or not cut.total:
             return np.zeros((cut.total, *self.inner), self.dtype)
+        is_whole = cut.is_run and (cut.is_chunk or cut.total == self.num_records)
+        if self._check is not None and (self._fortran or not is_whole):
+            self._check.before_some()
         if self._fortran:
             return self._read_fortran(cut)
         size = self.record_bytes
         if cut.is_run:
             start = int(cut.runs[0][0]) * size
             found = self._place.read(start, cut.total * size)
-            if self._check is not None and (cut.is_chunk or cut.total == self.num_records):
+            if self._check is not None and is_whole:
                 is_end = start + len(found) == self.num_records * size
                 self._check.saw(start, found if is_end else found[: len(found) - cut.shared * size])
         elif (mapped := self._place.mapped()) is not None:
@@ -354,8 +348,10 @@ class ArraysReader(Reader):
         restore: Callable[[Any], Any] | None = None,
         lost: Sequence[SkippedRegion] = (),
         checks: Sequence[Check] = (),
+        arrays: Mapping[str, StoredArray] | None = None,
     ) -> None:
         self._checks = checks
+        self._arrays = {} if arrays is None else arrays
         self._lost = lost
         self._source = source
         self._path = source.path
@@ -410,6 +406,14 @@ class ArraysReader(Reader):
     def checks(self) -> Iterator[Callable[[], None]]:
         for check in self._checks:
             yield check.verify
+
+    def verify_once(self, columns: Projection) -> None:
+        for name, array in self._arrays.items():
+            if columns is None or name.partition("#")[0] in columns or name in columns:
+                try:
+                    array.verify_once()
+                except FormatError as error:
+                    raise error.at(file=self._path, field=name) from None
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[None], np.ndarray]]:
         if len(records):

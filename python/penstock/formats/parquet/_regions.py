@@ -192,6 +192,11 @@ def _pages(source: Source, at: int, end: int, *, computes: bool = True) -> Itera
         at += length + size
 
 
+def has_checksum(source: Source, column: ColumnChunk) -> bool:
+    """Whether the first page of a column has one."""
+    return (4, I32) in _header(source, column.start, column.end)[1]
+
+
 def _header(source: Source, at: int, end: int) -> tuple[int, dict[Any, Any]]:
     """The length of a page's header, and the numbers in it."""
     for most in _HEADER_BYTES:

@@ -20,7 +20,7 @@ import itertools
 import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import cache, cached_property, partial
 from typing import Any
 
@@ -44,7 +44,7 @@ from penstock.conditions import Bound
 from penstock.contract.format import Chunk, Format, FormatInfo, NoOptions, Options, Reader, Writer
 from penstock.contract.regions import Region
 from penstock.engine.kept import Kept
-from penstock.errors import UnsupportedError
+from penstock.errors import FormatError, UnsupportedError
 from penstock.formats.parquet._ahead import FREED, ROOM, Ahead, holding, ranges_of, wanted
 from penstock.formats.parquet._cursors import Cursor, Cursors
 from penstock.formats.parquet._dividing import GroupPart, RowGroups
@@ -155,6 +155,19 @@ class ParquetReader(Reader):
         """The codecs of the columns, such as "snappy"; empty if nothing is compressed."""
         with translated(self._path):
             return ", ".join(sorted(codecs(self._file.footer_bytes())))
+
+    @property
+    def lacks_checksums(self) -> bool:
+        """Whether the first page has no checksum, as pyarrow writes pages unless it is asked for them."""
+        from penstock.formats.parquet._regions import has_checksum
+
+        with suppress(FormatError):  # reading the page reports it
+            for group in range(min(self._file.metadata.num_row_groups, 1)):
+                placed = (one for one in self._file.columns_of(group) if one.end > one.start >= 4)
+                return any(
+                    not has_checksum(self._bytes.source, one) for one in itertools.islice(placed, 1)
+                )
+        return False
 
     def options_alike(self) -> Any:
         """Return options with the codec of this file, if all columns have the same."""

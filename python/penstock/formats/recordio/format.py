@@ -102,6 +102,7 @@ class RecordIOFormat(FramedFormat):
         holds_images=True,
         holds_text=False,
         has_raw_records=True,
+        holds_structs=False,
     )
     read_options = RecordIOOptions
     class_numbers = pa.float32()

@@ -112,6 +112,7 @@ class TFRecordFormat(FramedFormat):
         holds_examples=True,
         holds_text=False,
         takes_descriptions=True,
+        holds_structs=False,
     )
     read_options = TFRecordOptions
     framing = TFRECORD

@@ -109,6 +109,7 @@ class WebDatasetFormat(FramedFormat):
         whole_dictionaries=(URL,),
         added_columns=(URL,),
         has_raw_records=True,
+        holds_structs=False,
     )
     read_options = WebDatasetOptions
     framing = WEBDATASET

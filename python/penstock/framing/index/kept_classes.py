@@ -1,5 +1,5 @@
-"""The class names in a file's columns, in order of first appearance. A pass over the file finds them and stores them in
-the sidecar."""
+"""The class names in a file's columns, in the order of its dictionaries or of first appearance. A pass over the file
+finds them and stores them in the sidecar."""
 
 from __future__ import annotations
 

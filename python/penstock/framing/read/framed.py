@@ -69,7 +69,8 @@ class FramedReader(Reader):
         self._seen = seen
         is_known = seen is None or (seen.is_all and seen.place == file_name(shard.source.path))
         self._decoder = decoder if is_known or shard.options.complete else decoder.noticing()
-        self._lending: Decoder | None = None
+        self._lending: tuple[Decoder, Decoder] | None = None
+        """The latest decoder that was asked for views, and the one that returns them."""
         self._index = known
         self._lock = Lock()
         self._streams: dict[frozenset[str], MembersStream | None] = {}
@@ -112,6 +113,12 @@ class FramedReader(Reader):
         starts = index.starts[: index.num_records]
         first = int(np.searchsorted(starts, np.uint64(chunk.start_byte)))
         return np.arange(first, first + chunk.num_records)
+
+    def record_numbers(self, chunk: FrameChunk) -> np.ndarray:
+        records = chunk.data.records if isinstance(chunk.data, Held) else None
+        if records is not None and len(records) == chunk.num_records:
+            return records  # also those that were picked
+        return super().record_numbers(chunk)
 
     def record_bytes(self) -> np.ndarray:
         """Bytes of each record without its frame, int64[num_records]."""
@@ -244,9 +251,7 @@ class FramedReader(Reader):
         return self._delivered(chunk, records, columns).batch
 
     def lent(self, chunk: FrameChunk, records: Selection, columns: Projection) -> pa.RecordBatch:
-        if self._lending is None:
-            self._lending = self._plain.lending()
-        return self._delivered(chunk, records, columns, self._lending).batch
+        return self._delivered(chunk, records, columns, lends=True).batch
 
     def delivered(self, chunk: FrameChunk, records: Selection, columns: Projection) -> Delivered:
         return self._delivered(chunk, records, columns)
@@ -257,10 +262,10 @@ class FramedReader(Reader):
         chunk: FrameChunk,
         records: Selection,
         columns: Projection,
-        decoder: Decoder | None = None,
+        *,
+        lends: bool = False,
     ) -> Delivered:
-        if decoder is None:  # a caller that names columns does not miss others
-            decoder = self._decoder if columns is None else self._plain
+        decoder = self._decoder_of(columns, lends)
         numbers = None if records is None else np.asarray(records, dtype=np.int64)
         self._check_width(columns)
         stream = None if self._shard.verifies else self._members(columns)
@@ -280,13 +285,23 @@ class FramedReader(Reader):
             if error.args[0].kind == "unexpected" and not self._shard.options.complete:
                 self._warn(error.args[0], held, chunk)
                 self._decoder = self._plain
-                return self._delivered(chunk, records, columns, self._plain)
+                return self._delivered(chunk, records, columns, lends=lends)
             raise self._frames.located(error.args[0], held, chunk) from None
         except (SchemaError, FormatError) as error:
             self._add_place(error, held, chunk)
             raise
         kept = records if held.records is None else held.records - chunk.first_record
         return Delivered(batch, kept, held.skipped)
+
+    def _decoder_of(self, columns: Projection, lends: bool) -> Decoder:
+        # A caller that names columns does not miss others.
+        decoder = self._decoder if columns is None else self._plain
+        if not lends:
+            return decoder
+        lending = self._lending
+        if lending is None or lending[0] is not decoder:
+            lending = self._lending = decoder, decoder.lending()
+        return lending[1]
 
     def _warn(self, fault: _core.Fault, held: Held, chunk: FrameChunk) -> None:
         """Warn, once for a field of the files in a folder, that it is left out."""

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from penstock.tf.csv_columns import fields_of, value_of
+from penstock.tf.csv_columns import fields_of, records_of, value_of
 from penstock.tf.data.base import Base
-from penstock.tf.data.blocks import AnyBlock, Blocks
 from penstock.tf.data.dataset import Dataset
 from penstock.tf.data.op import Op, Stream
-from penstock.tf.data.records import container_of, names_of, read_lines
+from penstock.tf.data.records import container_of, names_of, raw_lines
 from penstock.tf.dtypes import DType, as_dtype, string
 from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.number_texts import number_of
@@ -48,10 +47,14 @@ class _Csv(Op):
 
     def _run(self) -> Iterator[Any]:
         for file in self._files:
-            for number, line in enumerate(
-                islice(lines_of(file, self._container), int(self._header), None)
-            ):
-                yield self._record(number, fields_of(line, self._between, self._quotes))
+            records = self._fields(file)
+            if self._header:
+                next(records, None)
+            for number, fields in enumerate(records):
+                yield self._record(number, fields)
+
+    def _fields(self, file: str) -> Iterator[list[bytes]]:
+        return fields_in(file, self._container, self._between, self._quotes)
 
     def _record(self, number: int, fields: list[bytes]) -> tuple[Tensor, ...]:
         if self._columns is not None:
@@ -71,10 +74,10 @@ class _Csv(Op):
         return tuple(TensorSpec([], default.dtype) for default in self._defaults)
 
 
-def lines_of(path: str, container: str) -> Iterator[bytes]:
-    """The lines of a text file."""
-    blocks: Iterator[AnyBlock] = read_lines(path, container)
-    return (line.item() for line in Blocks(blocks, None, (True,)).elements())
+def fields_in(path: str, container: str, between: bytes, quotes: bool) -> Iterator[list[bytes]]:
+    """The fields of the records of a file of CSV."""
+    for record in records_of(raw_lines(path, container), between, quotes):
+        yield fields_of(record, between, quotes)
 
 
 def _default(given: Any) -> Tensor:
@@ -189,7 +192,7 @@ def make_csv_dataset(
     if column_names is None:
         if not header:
             raise ValueError("Cannot infer column names without a header line.")
-        first = fields_of(next(lines_of(files[0], container)), between.encode(), use_quote_delim)
+        first = next(fields_in(files[0], container, between.encode(), use_quote_delim))
         column_names = [field.decode(encoding) for field in first]
     chosen = _chosen(select_columns, column_names)
     if column_defaults is None:
@@ -240,8 +243,9 @@ def _rows(
     files: list[str], container: str, header: bool, between: str, quotes: bool, most: int | None
 ) -> list[list[bytes]]:
     """The first records of all files."""
-    lines = (line for f in files for line in islice(lines_of(f, container), int(header), None))
-    return [fields_of(line, between.encode(), quotes) for line in islice(lines, most)]
+    by_file = (fields_in(file, container, between.encode(), quotes) for file in files)
+    rows = (row for records in by_file for row in islice(records, int(header), None))
+    return list(islice(rows, most))
 
 
 def _found_default(texts: list[bytes], missing: str) -> Tensor:

@@ -218,7 +218,11 @@ def mapped(function: Callable[..., Any]) -> Callable[[Any], Any]:
     """A function from an element to an element."""
 
     def run(element: Any) -> Any:
-        return as_element(call(function, element))
+        made = call(function, element)
+        if made is None:
+            message = "a function given to Dataset.map returned None"
+            raise InvalidArgumentError(None, None, message, hint="return its result")
+        return as_element(made)
 
     return run
 

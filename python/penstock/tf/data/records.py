@@ -238,6 +238,12 @@ def read_lines(path: str, container: str) -> Iterator[AnyBlock]:
             yield _of_list(lines)
 
 
+def raw_lines(path: str, container: str) -> Iterator[bytes]:
+    """The lines of a text file with their ends."""
+    with _opened(path, container) as file:
+        yield from file
+
+
 def read_fixed(
     path: str, container: str, record_bytes: int, header_bytes: int, footer_bytes: int
 ) -> Iterator[AnyBlock]:

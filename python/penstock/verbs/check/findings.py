@@ -38,6 +38,11 @@ def place_in(reader: Reader, chunk: Chunk[Any], first: int, end: int) -> tuple[i
             )
             if known is not None and len(inside):
                 return int(known.starts[inside[0]]), int(known.ends[inside[-1]])
+    if end - first == 1:
+        with suppress(PenstockError):
+            record = int(reader.record_numbers(chunk)[first])
+            if reader.readable(chunk) is None and (found := reader.place(record)) is not None:
+                return found[1:]  # in a folder, those of the record's own file
     return chunk.start_byte, chunk.end_byte
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from penstock import errors
 from penstock.contract.format import Format, Options
 from penstock.contract.report import Finding, Report
 from penstock.engine.pipeline import checked_threads
@@ -94,7 +95,8 @@ def repair(
         **format_options: options of the format, such as `compression="gzip"` for TFRecord.
 
     Returns:
-        A Report of the damage. `paths` are the written files, which have `num_records` records.
+        A Report of the damage. `paths` are the written files, which have `num_records` records. `unwritten` are the
+        damaged files of which nothing could be saved.
 
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
@@ -146,8 +148,8 @@ def repair(
             work.one(path, target)
     else:
         work.all_on(on, list(zip(paths, targets, strict=True)), threads)
-    found = tuple(work.findings)
-    return Report(work.num_records, found, work.num_bytes, tuple(work.paths), verb="repair")
+    found, unwritten = tuple(work.findings), tuple(work.unwritten)
+    return Report(work.num_records, found, work.num_bytes, tuple(work.paths), "repair", unwritten)
 
 
 # Complexity: one branch for each kind of target.
@@ -219,6 +221,7 @@ class _Work:
     num_records: int = 0
     findings: list[Finding] = field(default_factory=list[Finding])
     paths: list[str] = field(default_factory=list[str])
+    unwritten: list[str] = field(default_factory=list[str])
 
     def all_on(self, on: Any, files: Sequence[tuple[str, str]], threads: int | None) -> None:
         """Repair all files on a cluster."""
@@ -239,16 +242,21 @@ class _Work:
             finally:
                 remove_attempts(self.new_storage, self._hidden(targets))
             first.keep_all(targets, made)
-        for one in made:
-            self._add(one)
+        for path, one in zip(paths, made, strict=True):
+            self._add(path, one)
         remove_all(self.new_storage, map(note_of, targets[1:]))
         remove_all(self.new_storage, [note_of(targets[0])])
 
-    def _add(self, made: Repaired) -> None:
+    def _add(self, path: str, made: Repaired) -> None:
         self.num_records += made.num_records
         self.num_bytes += made.num_bytes
         self.findings.extend(made.findings)
         self.paths += [] if made.path is None else [made.path]
+        self._note_if_lost(path, made.path is not None, made.findings)
+
+    def _note_if_lost(self, path: str, is_written: bool, findings: Sequence[Finding]) -> None:
+        if not is_written and first_error(findings) is not None:
+            self.unwritten.append(path)
 
     def _hidden(self, targets: Sequence[str]) -> Iterator[str]:
         """The files of which killed workers may leave temporary ones."""
@@ -263,7 +271,9 @@ class _Work:
         """Repair one file, unless an earlier task of the same job has done so."""
 
         def repair(may_be_there: bool) -> Repaired:
-            own = replace(self, overwrite=self.overwrite or may_be_there, findings=[], paths=[])
+            own = replace(
+                self, overwrite=self.overwrite or may_be_there, findings=[], paths=[], unwritten=[]
+            )
             own.one(path, target)
             made = own.paths[0] if own.paths else None
             return Repaired(own.num_records, own.num_bytes, tuple(own.findings), made)
@@ -278,6 +288,11 @@ class _Work:
         return Note(self.new_storage, target, [path, before, options, how])
 
     def one(self, path: str, target: str) -> None:
+        num_written, num_found = len(self.paths), len(self.findings)
+        self._one(path, target)
+        self._note_if_lost(path, len(self.paths) > num_written, self.findings[num_found:])
+
+    def _one(self, path: str, target: str) -> None:
         source = self.storage.source(path)
         self.num_bytes += source.size
         try:
@@ -357,8 +372,7 @@ class _Work:
         except BaseException as error:
             saving.abort()
             sink.abort()
-            if isinstance(error, PenstockError) and error.file == begun:
-                error.file = target  # the caller does not know the hidden name
+            errors.known_as(error, begun.__eq__, target)
             raise
         self.num_records += num_records
         self.findings.extend(findings)

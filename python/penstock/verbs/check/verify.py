@@ -30,11 +30,12 @@ from penstock.framing.index import blocks, fitting, sidecar
 from penstock.framing.index.sidecar import Index
 from penstock.framing.read.framed import FramedReader
 from penstock.limits import Limits, limits_from, raise_limit
-from penstock.manifests.names import expand, storage_of
+from penstock.manifests.names import storage_of
 from penstock.overlay.overlays import Overlays
 from penstock.overlay.places import Place, folder_option, places_of
 from penstock.storage.base import Source, Storage
 from penstock.storage.paths import reading_index
+from penstock.verbs.check._named import named_by
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check._tallies import Tally, Task, tallies_here, tallies_on
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
@@ -93,7 +94,8 @@ def verify(
         A Report; `report.ok` is True if there is no damage.
 
     Raises:
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        FileNotFoundError: there is no such file, or a shard of a numbered set is missing. One of several paths in a
+            list, or of the shards of a manifest, that is missing is a finding, and the others are checked.
         SchemaError: the only file can be read only with an option, such as `group="data/*"`. The error names it. One
             of several files is a finding, and the others are checked.
         ChangedError: a file was changed while it was read.
@@ -108,7 +110,7 @@ def verify(
     """
     place = storage_of(source, storage, storage_options)
     follows = format_options.get("follow_links") is True
-    paths = expand(source, place, follow_links=follows).paths
+    paths, total, missing = named_by(source, place, follow_links=follows)
     index = reading_index(index)
     options = Options(
         index=index,
@@ -124,11 +126,10 @@ def verify(
         options=options,
         payloads=payloads,
         decode=decode,
-        is_alone=len(paths) == 1,
+        is_alone=len(paths) + len(missing) == 1,
     )
-    total = sum(place.num_bytes(path) for path in paths)
     counter = Counter(progress, total)
-    findings: list[Finding] = []
+    findings = missing
     num_records = 0
     tallies = (
         tallies_here(examine, paths, threads, counter)

@@ -15,6 +15,7 @@ from penstock import _core
 from penstock.columns.canonical import canonical
 from penstock.columns.numbers import as_numpy
 from penstock.columns.refusals import refuse_twins
+from penstock.conditions import expression_of
 from penstock.datasets.dataset import Dataset
 from penstock.engine.pipeline import in_order
 from penstock.errors import SchemaError
@@ -37,6 +38,31 @@ def checked_columns(dataset: Dataset, names: str | Sequence[str], option: str) -
             raise SchemaError(f"no such column; there are: {', '.join(known)}", field=name)
     refuse_twins(dataset.schema, listed)
     return listed
+
+
+def keyed(dataset: Dataset, names: str | Sequence[str], option: str) -> tuple[Dataset, list[str]]:
+    """Return the dataset with the columns that `names` names, and their names. A name may be that of a column, or a path
+    into a struct or JSON, as in a condition.
+
+    Raises:
+        SchemaError: a column is unknown, or two have its name; or a path leads to nothing.
+        ValueError: there are no names.
+    """
+    listed = [names] if isinstance(names, str) else list(names)
+    known = dataset.schema.names
+    paths = {name: f"`{name}`" for name in listed if "." in name and name not in known}
+    if not paths:
+        return dataset, checked_columns(dataset, listed, option)
+    read = [name for text in paths.values() for name in expression_of(text, known).columns]
+    columns = list(dict.fromkeys([*(name for name in listed if name not in paths), *read]))
+    chosen = dataset.select(checked_columns(dataset, columns, option))
+    try:
+        return chosen.with_columns(paths), listed
+    except SchemaError as error:
+        if error.hint is not None and error.hint.startswith("cast("):
+            cast = error.hint.partition(", or")[0]
+            error.hint = f"{option}= with the name of a column that is computed by {cast}"
+        raise
 
 
 def without_places(dataset: Dataset) -> list[str] | None:

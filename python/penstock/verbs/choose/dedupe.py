@@ -17,8 +17,8 @@ from penstock.engine.cluster import refuse
 from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
-    checked_columns,
     groups,
+    keyed,
     numbered,
     without_places,
 )
@@ -66,8 +66,8 @@ def dedupe(
 
     Args:
         source: as for `open`, or a Dataset.
-        by: a column, or a list of columns, to compare; None compares `columns`, or else all columns but `__url__` of
-            tars.
+        by: a column, or a list of columns, to compare, or paths into structs and JSON, such as `json.url`; None
+            compares `columns`, or else all columns but `__url__` of tars.
         into: the target, as for `convert`.
         columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
         prove, format, compression, num_shards, shard_records, shard_bytes, index, overwrite, exact, threads, progress,
@@ -121,9 +121,10 @@ def dedupe(
     )
     dataset = opened(source, storage, storage_options)
     named = columns if by is None else by
-    keys = without_places(dataset) if named is None else checked_columns(dataset, named, "by")
+    keys = without_places(dataset) if named is None else keyed(dataset, named, "by")[1]
     dataset, source = numbered(dataset, source)
-    found = first_of_equal(dataset.complete() if named is None else dataset, keys, how)
+    compared = dataset.complete() if named is None else keyed(dataset, named, "by")[0]
+    found = first_of_equal(compared, keys, how)
     made = write_chosen(source, into, Choice(numbers=found.numbers), how)
     check_unchanged(dataset)
     notes = [_left_out(found, keys or dataset.schema.names)]

@@ -12,7 +12,7 @@ from penstock.engine.cluster import refuse
 from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
     check_unchanged,
-    checked_columns,
+    keyed,
     numbered,
     values_of,
 )
@@ -57,8 +57,9 @@ def sort(
 
     Args:
         source: as for `open`, or a Dataset.
-        by: a column of numbers, strings, bytes, times or booleans; or a list of columns: records with equal values in
-            the first column are sorted by the second column, and so on.
+        by: a column of numbers, strings, bytes, times or booleans, or a path into a struct or JSON, such as `json.url`;
+            or a list of these: records with equal values in the first column are sorted by the second column, and so
+            on.
         into: the target, as for `convert`.
         descending: the largest values first.
         columns: the columns to write, in this order; None for all. Columns that decide need not be among them.
@@ -108,9 +109,9 @@ def sort(
         target_storage_options=target_storage_options,
     )
     dataset = opened(source, storage, storage_options)
-    keys = checked_columns(dataset, by, "by")
+    keyed(dataset, by, "by")  # refuses wrong names before all data may be read
     dataset, source = numbered(dataset, source)
-    table = values_of(dataset, keys, threads, meter_of(progress, dataset))
+    table = values_of(*keyed(dataset, by, "by"), threads, meter_of(progress, dataset))
     numbers = order_by(table, descending=descending)
     del table  # its memory is needed to gather the records
     made = write_chosen(source, into, Choice(numbers=numbers), how)

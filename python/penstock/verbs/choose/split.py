@@ -20,9 +20,9 @@ from penstock.storage.base import Storage
 from penstock.storage.places import storage_of
 from penstock.verbs.choose._keys import (
     check_unchanged,
-    checked_columns,
     draws,
     groups,
+    keyed,
     numbered,
 )
 from penstock.verbs.convert.choice import Choice
@@ -54,11 +54,11 @@ def split(
         source: a Dataset, or anything that `penstock.open` takes.
         shares: the part of the records that each split gets, {name: share}. If the shares add up to less than 1,
             the rest of the records is in no split, and a warning says so.
-        by: a column, or a list of columns. A hash of a record's values in them determines its split. So records with
+        by: a column, or a path into a struct or JSON, such as `json.user`, or a list of these. A hash of a record's values in them determines its split. So records with
             equal values are in the same split, and stay there when other records are added, but the shares are only
             approximate. None: the records are drawn at random, and the shares are exact.
         seed: another seed makes other splits.
-        stratify: a column. The records of each of its values are divided by the shares, rounded up or down so that the
+        stratify: a column, or such a path. The records of each of its values are divided by the shares, rounded up or down so that the
             sums are right, too. Not together with `by`.
         threads: the number of threads; None for all cores.
         storage, storage_options: as for `open`.
@@ -211,12 +211,13 @@ def _numbers(
         raise ValueError("stratify= and by= cannot be combined; use one of them")
     asked = stratify if by is None else by
     option = "stratify" if by is None else "by"
-    columns = [] if asked is None else checked_columns(dataset, asked, option)
+    columns = [] if asked is None else keyed(dataset, asked, option)[1]
     dataset, source = numbered(dataset, source)
+    compared = dataset if asked is None else keyed(dataset, asked, option)[0]
     if by is not None:
-        which = _by_hash(dataset, exact, columns, seed, threads)
+        which = _by_hash(compared, exact, columns, seed, threads)
     elif stratify is not None:
-        which = _stratified(dataset, exact, columns[0], seed, threads)
+        which = _stratified(compared, exact, columns[0], seed, threads)
     else:
         which = _at_random(len(dataset), exact, seed)
     _warn_of_rest(which, len(exact))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import pyarrow as pa
 
 from penstock.columns.joined import join
 from penstock.columns.numbers import memoryviews
-from penstock.columns.types import ImageType, is_image
+from penstock.columns.types import ImageType, is_embedded_image, is_image
+from penstock.contract.format import FormatInfo
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
-from penstock.payloads.image_bytes import PICTURE_HINT, bytes_of
+from penstock.payloads.image_bytes import PICTURE_HINT, bytes_of, embedded, only_paths
+from penstock.storage.image_names import named_after_codec
 
 _LOOKED_AT = 16
 """The number of records read to find out whether a column of bytes holds images."""
@@ -29,6 +32,7 @@ _UPRIGHT = (
     "pictures were turned as their EXIF orientation says, because they were encoded again; boxes, points and masks of "
     "the stored pixels no longer fit"
 )
+_WITHOUT_PATHS = "Hugging Face's structs of an image became images; the paths in them were left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,10 @@ class Pictures:
     max_side: int | None = None
     masks: tuple[str, ...] = ()
     """Those of the columns that hold masks, which are resized by the nearest pixel and become PNGs."""
+    embedded: tuple[str, ...] = ()
+    """Those of the columns that are Hugging Face's structs of an image, which become images."""
+    files: tuple[str, str] | None = None
+    """One of the columns, and the column of the names of its pictures' files, whose endings follow the codec."""
     check: Callable[[pa.Array], None] | None = attribute(default=None, repr=False, compare=False)
     """Raises the error of a damaged image that the target format cannot store; None if it stores all."""
     found: dict[str, None] = attribute(default_factory=dict[str, None], repr=False, compare=False)
@@ -51,9 +59,14 @@ class Pictures:
         return not (self.codec is None and self.quality is None and self.max_side is None)
 
     @property
+    def is_changed(self) -> bool:
+        """Whether the values that were read differ from those to be written."""
+        return self.is_rewritten or bool(self.embedded)
+
+    @property
     def needs_intact(self) -> bool:
-        """Whether a conversion cannot store damaged images."""
-        return self.is_rewritten or self.check is not None
+        """Whether a conversion cannot store damaged images, or those of which there is only a path."""
+        return self.is_changed or self.check is not None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,15 +99,32 @@ class Pictures:
                 column = pa.ExtensionArray.from_storage(after.type, stored.cast(pa.binary()))
             columns.append(column)
             fields.append(after)
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        made = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+        return made if self.files is None else _with_endings(made, *self.files)
+
+    def _only_paths(self, batch: pa.RecordBatch) -> dict[int, SchemaError]:
+        """Return an error for each record with a picture of which there is only a path, by its row."""
+        found: dict[int, SchemaError] = {}
+        for name in self.embedded:
+            for row, error in only_paths(batch.column(name)).items():
+                error.at(field=name)
+                found[row] = error
+        return dict(sorted(found.items()))
 
     def intact(
-        self, batch: pa.RecordBatch, threads: int | None, tell: Callable[[int, FormatError], None]
+        self,
+        batch: pa.RecordBatch,
+        threads: int | None,
+        tell: Callable[[int, FormatError | SchemaError], None],
     ) -> pa.RecordBatch:
         """Like `batch`, without the records whose pictures are damaged. `tell` is called with the row and the error of
         each."""
         made: list[pa.RecordBatch] = []
-        todo = [(0, batch.num_rows)]
+        elsewhere = self._only_paths(batch)
+        for row, error in elsewhere.items():
+            tell(row, error)
+        edges = [-1, *elsewhere, batch.num_rows]
+        todo = [(before + 1, end) for before, end in pairwise(edges)][::-1]
         while todo:
             first, end = todo.pop()
             if first == end and (made or todo):
@@ -111,7 +141,7 @@ class Pictures:
 
     def _intact_part(self, batch: pa.RecordBatch, threads: int | None) -> pa.RecordBatch:
         check = self.check
-        if self.is_rewritten:
+        if self.is_changed:
             batch = self.batch(batch, threads)
         if check is None:
             return batch
@@ -125,8 +155,13 @@ class Pictures:
     def _changed(self, name: str, column: pa.Array, threads: int | None) -> pa.Array:
         from penstock.payloads import images, masks  # imported here: only some conversions need it
 
+        if name in self.embedded:
+            column = bytes_of(column)
+            self.found[f"field {name!r}: {_WITHOUT_PATHS}"] = None
         if name in self.masks:
             return masks.resize_masks(column, self.max_side, threads=threads)
+        if not self.is_rewritten:
+            return pa.ExtensionArray.from_storage(ImageType(), column.cast(pa.binary()))
         how: dict[str, Any] = {"quality": self.quality, "max_side": self.max_side}
         made = images.reencode(column, self.codec, threads=threads, **how)
         self._note(name, bytes_of(column), made.storage)
@@ -143,6 +178,18 @@ class Pictures:
             rows = np.flatnonzero(ways > 1).tolist()
             if any(before[row].as_py() != after[row].as_py() for row in rows):
                 self.found[turned] = None
+
+
+def _with_endings(batch: pa.RecordBatch, pictures: str, files: str) -> pa.RecordBatch:
+    """Give the names of files the endings of their pictures' codecs."""
+    from penstock.payloads.images import image_sizes
+
+    codecs = image_sizes(batch.column(pictures)).field("codec").to_pylist()
+    names = batch.column(files).to_pylist()
+    pairs = zip(names, codecs, strict=True)
+    made = [n if n is None or c is None else named_after_codec(n, c) for n, c in pairs]
+    place = batch.schema.get_field_index(files)
+    return batch.set_column(place, batch.schema.field(files), pa.array(made, pa.string()))
 
 
 def _has_mixed_mask(before: Any, after: Any) -> bool:
@@ -171,7 +218,7 @@ def pictures_of(
     asked: dict[str, Any],
     masks: Sequence[str],
     *,
-    target_holds_images: bool,
+    target: FormatInfo,
 ) -> Pictures | None:
     """Return the image columns among `columns`, with the changes that the caller asked for.
 
@@ -188,7 +235,7 @@ def pictures_of(
     if masks and not made.is_rewritten:
         raise ValueError("masks= says how images are changed: it needs max_side= or image_mode=")
     if images == "auto":
-        named = _found(dataset, columns, looks_always=target_holds_images, looks=made.is_rewritten)
+        named = _found(dataset, columns, target, looks=made.is_rewritten)
     else:
         named = [images] if isinstance(images, str) else list(images or ())
         _check_named(dataset.schema, columns, named)
@@ -197,18 +244,27 @@ def pictures_of(
         if made.is_rewritten:
             raise ValueError("no column holds images; images= can name the columns")
         return None
-    return replace(made, columns=tuple(named), masks=tuple(masks))
+    structs = [name for name in named if is_embedded_image(dataset.schema.field(name).type)]
+    return replace(made, columns=tuple(named), masks=tuple(masks), embedded=tuple(structs))
 
 
 def _found(
-    dataset: Dataset, columns: Sequence[str], *, looks_always: bool, looks: bool
+    dataset: Dataset, columns: Sequence[str], target: FormatInfo, *, looks: bool
 ) -> list[str]:
-    """Return the columns of an image type, and those whose first values are images: always, or, with `looks`, if there
-    is no such type."""
-    named = [name for name in columns if is_image(dataset.schema.field(name).type)]
-    if looks_always or (looks and not named):
-        named += _looking_like_images(dataset, columns)
-    return named
+    """Return the columns of an image type, and those whose first values are images: of bytes if the target stores images
+    specially, or, with `looks`, if there is no such type; of structs if the target stores none, or with `looks`."""
+    types = {name: dataset.schema.field(name).type for name in columns}
+    named = [name for name in columns if is_image(types[name])]
+    looks_at_bytes = target.holds_images or (looks and not named)
+    looks_at_structs = looks or not target.holds_structs
+    candidates = [
+        name
+        for name in columns
+        if name not in named
+        and _is_bytes(types[name])
+        and (looks_at_structs if is_embedded_image(types[name]) else looks_at_bytes)
+    ]
+    return named + _looking_like_images(dataset, candidates)
 
 
 def _change_of(asked: dict[str, Any]) -> Pictures:
@@ -226,7 +282,8 @@ def _check_named(schema: pa.Schema, columns: Sequence[str], named: Sequence[str]
 
 
 def _is_bytes(type_: pa.DataType) -> bool:
-    return is_image(type_) or pa.types.is_binary(type_) or type_ == pa.binary_view()
+    is_plain = pa.types.is_binary(type_) or type_ == pa.binary_view()
+    return is_image(type_) or is_plain or is_embedded_image(type_)
 
 
 def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | None:
@@ -236,15 +293,15 @@ def _first_records(dataset: Dataset, columns: list[str]) -> pa.RecordBatch | Non
     return take(dataset, list(range(count)), columns) if count else None
 
 
-def _looking_like_images(dataset: Dataset, columns: Sequence[str]) -> list[str]:
-    types = {name: dataset.schema.field(name).type for name in columns}
-    candidates = [name for name in columns if _is_bytes(types[name]) and not is_image(types[name])]
+def _looking_like_images(dataset: Dataset, candidates: list[str]) -> list[str]:
     first = _first_records(dataset, candidates) if candidates else None
     if first is None:
         return []
     found: list[str] = []
     for name in candidates:
-        column = first.column(name).cast(pa.binary()).drop_null()
+        column: Any = first.column(name)
+        column = embedded(column) if is_embedded_image(column.type) else column
+        column = column.cast(pa.binary()).drop_null()
         likely = sum(_is_image(column.slice(place, 1)) for place in range(len(column)))
         # Some heads may be damaged.
         if likely and likely >= len(column) / (2 if dataset.options.damage == "skip" else 1):

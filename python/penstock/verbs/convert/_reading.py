@@ -16,7 +16,7 @@ import pyarrow as pa
 from penstock.columns.joined import join
 from penstock.columns.lending import lent_schema, whole
 from penstock.columns.refusals import refuse_twins
-from penstock.columns.types import IN_PARTS, ImageType, cast_values, storage_of
+from penstock.columns.types import IN_PARTS, ImageType, cast_values, is_text, storage_of
 from penstock.contract.format import Format
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
@@ -177,9 +177,8 @@ class Reading(Records):
         """Storage for the written files. Their permissions are no wider than those of the source."""
         rename = rename or {}
         wanted = _checked_columns(dataset.schema, columns, rename)
-        pictures = pictures_of(
-            dataset, wanted, *images, masks, target_holds_images=kind.info.holds_images
-        )
+        pictures = pictures_of(dataset, wanted, *images, masks, target=kind.info)
+        pictures = _naming_files(pictures, dataset.schema, wanted, rename, kind)
         skips, pictures = _skipping(dataset, kind, options, pictures)
         self._gives_changed = skips and choice.is_all
         schema = _written_schema(dataset.schema, wanted, rename, pictures, kind.info.holds_examples)
@@ -230,7 +229,7 @@ class Reading(Records):
         assert self._pictures is not None, "they are changed"
         dataset, found, done = self.dataset, np.ones(len(order), bool), 0
 
-        def tell(row: int, error: FormatError) -> None:
+        def tell(row: int, error: FormatError | SchemaError) -> None:
             found[done + row] = False
             number = int(order[done + row])
             shards, records = dataset.files.locate(np.array([number]))
@@ -346,8 +345,27 @@ def _skipping(
     return pictures.needs_intact, pictures
 
 
+def _naming_files(
+    pictures: Pictures | None,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    rename: Mapping[str, str],
+    kind: Format,
+) -> Pictures | None:
+    """Let the names of files follow the codecs of their changed pictures, if the target format has such names."""
+    if pictures is None or kind.info.picture_files is None:
+        return pictures
+    read = {rename.get(name, name): name for name in columns}
+    picture, file = (read.get(name) for name in kind.info.picture_files)
+    if picture not in pictures.columns or file is None:
+        return pictures
+    return (
+        replace(pictures, files=(picture, file)) if is_text(schema.field(file).type) else pictures
+    )
+
+
 def _are_changed(pictures: Pictures | None) -> bool:
-    return pictures is not None and pictures.is_rewritten
+    return pictures is not None and pictures.is_changed
 
 
 def chosen_first(dataset: Dataset, choice: Choice) -> tuple[Dataset, Choice]:

@@ -13,7 +13,7 @@ from penstock.contract.format import Options
 from penstock.contract.opening import open_shard
 from penstock.contract.summary import Summary
 from penstock.engine.cluster import Machines
-from penstock.errors import PenstockError, SchemaError, UnsupportedError
+from penstock.errors import PenstockError, SchemaError, UnsupportedError, known_as
 from penstock.framing.format import FramedFormat
 from penstock.framing.read.framed import FramedReader
 from penstock.storage.base import Storage
@@ -124,8 +124,7 @@ def run_by_bytes(
         check_names(finals, target, reading)
         return _publish(journal, finals, reading, writing, overwrite=overwrite)
     except BaseException as error:
-        if isinstance(error, PenstockError) and journal.is_part(error.file):
-            error.file = target  # the caller does not know the temporary name
+        known_as(error, journal.is_part, target)
         if not journal.is_publishing:
             journal.forget()
         raise

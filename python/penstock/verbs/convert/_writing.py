@@ -13,7 +13,7 @@ from penstock.columns.decimals import Decimals
 from penstock.contract.format import Format
 from penstock.contract.summary import Summary
 from penstock.datasets.open import open as open_dataset
-from penstock.errors import FormatError, PenstockError
+from penstock.errors import FormatError, PenstockError, known_as
 from penstock.payloads.example.plans import is_raw
 from penstock.storage.base import Storage
 from penstock.storage.journal import Made
@@ -72,9 +72,8 @@ def write_part(job: PartJob, reading: Records, writing: Writing, meter: Meter) -
     batches = meter.watch(reading.batches(part.first, part.last, lend=True))
     try:
         return writing.file(reading, batches, job.path, overwrite=True, storage=job.storage)
-    except PenstockError as error:
-        if error.file == job.path:
-            error.file = part.final  # the caller does not know the temporary name
+    except (PenstockError, OSError) as error:
+        known_as(error, job.path.__eq__, part.final)
         raise
 
 

@@ -90,6 +90,7 @@ def _fulfilling(
     for numbers, count in parts:
         found.append(done + numbers)
         done += count
+    asked.warn()
     return np.concatenate(found)
 
 

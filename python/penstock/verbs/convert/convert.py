@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Unpack
 
+import pyarrow as pa
+
 from penstock import describe, formats
 from penstock.conditions import Where
 from penstock.contract.format import Format
@@ -105,7 +107,7 @@ def convert(
         rename: new names of columns, {old: new}.
         types: {field: type}: the types of some fields, as for `open`.
         text: fields of bytes that hold UTF-8 and become strings (.txt members in tars). "auto" chooses the fields that
-            are text in all records, as `stats` finds. Bytes that are not UTF-8 are an error that names the record.
+            are text in all records, as `stats` finds; JSON stays JSON. Bytes that are not UTF-8 are an error that names the record.
         where: write only the records for which this condition is true: a text, such as
             `label >= 3 and (split == "train" or len(tokens) > 10)` (see docs/guide/conditions.md), a
             pyarrow.compute.Expression, or a function that takes a batch and returns bool[num_rows].
@@ -221,8 +223,10 @@ def _typed(
     if isinstance(text, str) and text != "auto":
         raise TypeError(f'text takes a list of names, such as [{text!r}], or "auto"')
     if text == "auto":
-        found = stats(dataset, threads=threads).fields
-        text = [one.name for one in found if one.is_text and one.name in dataset.schema.names]
+        found = [one for one in stats(dataset, threads=threads).fields if one.is_text]
+        # JSON is text already, and its fields may be read.
+        found = [one for one in found if not isinstance(one.type, pa.JsonType)]
+        text = [one.name for one in found if one.name in dataset.schema.names]
     return dataset.with_types({**dict.fromkeys(text, "string"), **types})
 
 

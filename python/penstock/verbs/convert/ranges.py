@@ -19,19 +19,22 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.scan import shard_batches
 from penstock.datasets.take import reordered, take
 from penstock.engine.pipeline import checked_threads, in_order
-from penstock.errors import ChangedError, FormatError, shown
+from penstock.errors import ChangedError, FormatError, SchemaError, shown
 from penstock.tuned import BUDGET_BYTES, LARGE_CHUNK_BYTES, SHUFFLE_BLOCK_BYTES
 
 _MOST_RECORDS = 1 << 20
 _PIECE_RECORDS = 1 << 16
 """Records that one thread takes out of a block at a time."""
 
+_Fault = FormatError | SchemaError
+"""The error of a record that is left out."""
+
 
 class Change(Protocol):
     """Changes a batch, and leaves out records. `tell` is called with the row and the error of each."""
 
     def __call__(
-        self, batch: pa.RecordBatch, *, tell: Callable[[int, FormatError], None]
+        self, batch: pa.RecordBatch, *, tell: Callable[[int, _Fault], None]
     ) -> pa.RecordBatch: ...
 
 
@@ -102,7 +105,7 @@ class Delivered:
         self._left: pa.RecordBatch | None = None
         self._at = -1
         counts = [0] * len(dataset.paths)
-        bad: list[tuple[int, int, FormatError]] = []
+        bad: list[tuple[int, int, _Fault]] = []
         read = [0] * len(dataset.paths)
         damaged: set[str] = set()
 
@@ -112,7 +115,7 @@ class Delivered:
 
         for shard, before in shard_batches(dataset, columns, threads, None, skipped):
 
-            def tell(row: int, error: FormatError, shard: int = shard) -> None:
+            def tell(row: int, error: _Fault, shard: int = shard) -> None:
                 bad.append((shard, read[shard] + row, error))
 
             batch = before if change is None else change(before, tell=tell)
@@ -149,12 +152,12 @@ class Delivered:
             yield shard, batch if self._change is None else self._change(batch, tell=_known)
 
 
-def _known(row: int, error: FormatError) -> None:
+def _known(row: int, error: _Fault) -> None:
     del row, error
 
 
 def region_of(
-    dataset: Dataset, shard: int, number: int, error: FormatError, *, is_known: bool = True
+    dataset: Dataset, shard: int, number: int, error: _Fault, *, is_known: bool = True
 ) -> SkippedRegion:
     """The region of a record that is left out because of an error in a value. `number` is its number in the shard. If
     it is not known, it is its number among the records that were read."""

@@ -59,6 +59,8 @@ class ShardInfo:
     index_path: str | None
     notes: tuple[str, ...] = ()
     """What is unusual about the file, such as a tar archive without its end."""
+    checksums: str = ""
+    """What the checksums in the file are, such as "CRC-32 of each page"; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -165,11 +167,14 @@ def _shard(
     total: Range,
 ) -> ShardInfo:
     facts = (shard.path, shard.format, shard.num_records, shard.num_bytes)
+    kind = formats.by_name(shard.format).info
+    checksums = "" if reader.lacks_checksums else kind.checksums or "yes" * kind.has_checksums
     if not isinstance(reader, FramedReader):
-        kept = formats.by_name(shard.format).info.keeps_positions
+        kept = kind.keeps_positions
         path = _index_path(ds, shard.path) if kept else None
         state: IndexState = "not needed" if not kept else "none" if path is None else "found"
-        return ShardInfo(*facts, reader.compression, None, None, state, path, tuple(reader.notes))
+        notes = tuple(reader.notes)
+        return ShardInfo(*facts, reader.compression, None, None, state, path, notes, checksums)
     sizes = reader.record_bytes()
     mine = Range()
     mine.add(sizes)
@@ -179,7 +184,7 @@ def _shard(
     path = _index_path(ds, shard.path)
     state = "none" if path is None else "found" if had_index else "made"
     notes = tuple(reader.notes)
-    return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path, notes)
+    return ShardInfo(*facts, compression, plain_bytes, mine.spread(), state, path, notes, checksums)
 
 
 def _index_path(ds: Dataset, data_path: str) -> str | None:
@@ -247,14 +252,9 @@ def _index(shards: tuple[ShardInfo, ...]) -> str:
 
 
 def _checksums(shards: tuple[ShardInfo, ...]) -> str:
-    kinds = {name: formats.by_name(name).info for name in dict.fromkeys(s.format for s in shards)}
-    words = {
-        name: info.checksums or ("yes" if info.has_checksums else "none")
-        for name, info in kinds.items()
-    }
-    if len(set(words.values())) == 1:
-        return next(iter(words.values()))
-    return " · ".join(f"{name}: {word}" for name, word in words.items())
+    pairs = dict.fromkeys((shard.format, shard.checksums or "none") for shard in shards)
+    words = dict.fromkeys(word for _, word in pairs)
+    return next(iter(words)) if len(words) == 1 else " · ".join(": ".join(pair) for pair in pairs)
 
 
 def _fields(found: Info) -> Any:

@@ -1,0 +1,71 @@
+"""The files that `verify` checks, and those that are missing."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from penstock.contract.report import Finding
+from penstock.errors import shown
+from penstock.manifests.names import expand
+from penstock.storage.base import Storage
+
+
+class Named(NamedTuple):
+    """What a source names."""
+
+    paths: list[str]
+    num_bytes: int
+    missing: list[Finding]
+    """A finding for each of several files that is missing."""
+
+
+def named_by(source: Any, storage: Storage, *, follow_links: bool) -> Named:
+    """Find the files that `source` names.
+
+    Raises:
+        FileNotFoundError: all are missing.
+    """
+    found, missing = _expanded(source, storage, follow_links)
+    error: FileNotFoundError | None = None
+    paths: list[str] = []
+    num_bytes = 0
+    for path in found:
+        try:
+            num_bytes += storage.num_bytes(path)
+            paths.append(path)
+        except FileNotFoundError as gone:
+            error = gone
+            missing.append(_finding(path, gone))
+    if error is not None and not paths:
+        raise error
+    return Named(paths, num_bytes, missing)
+
+
+def _expanded(
+    source: Any, storage: Storage, follow_links: bool
+) -> tuple[Sequence[str], list[Finding]]:
+    """Return the files of a source, and findings for the names in a list that name no file."""
+    try:
+        return expand(source, storage, follow_links=follow_links).paths, []
+    except FileNotFoundError:
+        if not isinstance(source, (list, tuple)):
+            raise
+        names: Sequence[Any] = source
+        there, missing = list[Any](), list[Finding]()
+        for name in names:
+            try:
+                expand([name], storage, follow_links=follow_links)
+                there.append(name)
+            except FileNotFoundError as error:
+                missing.append(_finding(name, error))
+        if not there:
+            raise
+    return expand(there, storage, follow_links=follow_links).paths, missing
+
+
+def _finding(path: Any, error: FileNotFoundError) -> Finding:
+    name = shown(str(path))
+    reason = "no such file" if error.errno == errno.ENOENT else str(error).removeprefix(f"{name}: ")
+    return Finding("missing", name, None, 0, 0, reason, None)
