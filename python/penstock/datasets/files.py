@@ -385,7 +385,7 @@ class Files(Unlisted):
         try:
             return open_shard(fmt, source, replace(options, schema=schema))
         except SchemaError:
-            names = options.schema.names if settled is None else settled.names
+            names = self.options.schema.names if settled is None else settled.names
             self._refuse_disjoint(shard, names)
             raise
 
