@@ -10,7 +10,7 @@ the epoch.
 
 from __future__ import annotations
 
-import sys
+import inspect
 from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
@@ -151,7 +151,10 @@ class TorchBatches(View, IterableDataset[Any]):
 def _refuse_batches_of_batches() -> None:
     """Raise ValueError if a DataLoader with a `batch_size` begins an epoch: it would make batches of these batches. A
     DataLoader tells its data nothing, so this looks at its fetcher, which calls `iter`."""
-    caller = sys._getframe(2).f_locals.get("self")
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    caller = None if frame is None else frame.f_locals.get("self")
     if getattr(caller, "auto_collation", False) is True and hasattr(caller, "collate_fn"):
         raise ValueError(
             "loader.torch() gives whole batches, and this DataLoader would make batches of batches; use"
