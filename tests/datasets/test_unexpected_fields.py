@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import msgpack
@@ -253,3 +254,149 @@ def test_changing_fields_loses_no_column_of_a_later_file(tmp_path: Path, into: s
         ps.add_fields(paths, {"new": 1}, **where)
     assert [Path(path).read_bytes() for path in paths] == before
     assert not list(tmp_path.glob("out/*.parquet"))
+
+
+TYPES = {"id": "int32"}
+VERBS: dict[str, Callable[[ps.Dataset, Path], object]] = {
+    "convert": ps.convert,
+    "shuffle": lambda ds, to: ps.convert(ds, to, shuffle=1),
+    "filter": lambda ds, to: ps.convert(ds.filter("id > 0"), to),
+    "again": lambda ds, to: ps.convert(ds.with_types({"id": "int16"}), to),
+    "write": ps.write,
+    "dedupe": lambda ds, to: ps.dedupe(ds, into=to),
+    "sort": lambda ds, to: ps.sort(ds, "id", into=to),
+    "split": lambda ds, to: ps.convert(ps.split(ds, {"a": 1})["a"], to),
+    "diff": lambda ds, to: ps.diff(ds, ds.select(["id"])),
+    "tasks": lambda ds, to: ps.convert(ds, to, num_shards=2),
+}
+
+
+@pytest.mark.parametrize("ending", STORING)
+def test_types_of_other_fields_change_nothing_for_a_column_of_a_later_file(
+    tmp_path: Path, ending: str
+) -> None:
+    paths = two_files(tmp_path, ending)
+    for types in (None, TYPES):
+        for name, verb in VERBS.items():
+            with pytest.raises(ps.SchemaError, match="would be lost") as caught:
+                verb(ps.open(paths, types=types), tmp_path / "out.arrow")
+            assert (caught.value.file, caught.value.field) == (paths[1], "late"), name
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("ending", ["tfrecord", "msgpack", "tar"])
+def test_types_of_other_fields_change_nothing_for_a_field_of_a_late_record(
+    tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    late(path)
+    name = ps.open(path).schema.names[ending == "tar"]
+    types = {name: "string" if ending == "tar" else "int32"}
+    # `id` has another name in a tar.
+    verbs = ["convert", "write", "split"] if ending == "tar" else list(VERBS)
+    for verb in verbs:
+        run = VERBS[verb]
+        if verb != "diff":
+            with pytest.raises(ps.SchemaError, match="was not seen") as caught:
+                run(ps.open(path), tmp_path / "out.arrow")
+        with pytest.raises(ps.SchemaError, match="was not seen") as caught:
+            run(ps.open(path, types=types), tmp_path / "out.arrow")
+        assert (caught.value.file, caught.value.record) == (str(path), MANY - 1), verb
+    assert not list(tmp_path.glob("out*"))
+    with pytest.warns(UserWarning, match="'late.*inferred from the first 1000 records"):
+        assert ps.open(path, types=types).to_table().num_rows == MANY
+
+
+def test_types_of_other_fields_change_nothing_for_the_values_and_the_lack_of_a_field(
+    tmp_path: Path,
+) -> None:
+    wide = pa.table({"id": [3], "x": pa.array([0.1], pa.float64())})
+    ps.write(pa.table({"id": [1], "x": pa.array([0.5], pa.float32())}), tmp_path / "a.parquet")
+    ps.write(wide, tmp_path / "b.parquet")
+    ps.write({"id": [3]}, tmp_path / "c.parquet")
+    for types in (None, TYPES):
+        with pytest.raises(ps.SchemaError, match="would be rounded"):
+            ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"], types=types).to_table()
+        with pytest.raises(ps.SchemaError, match="no such column") as caught:
+            ps.open([tmp_path / "a.parquet", tmp_path / "c.parquet"], types=types).to_table()
+        assert caught.value.field == "x"
+    both = ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"], types={"x": "float64"})
+    assert both.to_table().to_pydict() == {"id": [1, 3], "x": [0.5, 0.1]}
+
+
+def test_types_know_fields_that_overlays_hide(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ps.write({"id": [1, 2], "x": [3, 4], "y": [5, 6]}, path)
+    ps.drop_fields(path, ["x"])
+    ps.replace_fields(path, {"y": [7, 8]})
+    ds = ps.open(path, types=TYPES)
+    ps.convert(ds, tmp_path / "out.arrow")
+    assert ps.open(tmp_path / "out.arrow").to_table().to_pydict() == {"id": [1, 2], "y": [7, 8]}
+
+
+READINGS: dict[str, Callable[[ps.Dataset], object]] = {
+    "to_table": lambda ds: ds.to_table(),
+    "scan": lambda ds: list(ds.scan()),
+    "head": lambda ds: ds.head(4),
+    "lazy": lambda ds: ds.lazy().collect(),
+    "to_arrow_dataset": lambda ds: ds.to_arrow_dataset().to_table(),
+    "stats": ps.stats,
+    "take": lambda ds: ds[3],
+    "tasks": lambda ds: [list(task.batches()) for task in ds.tasks()],
+    "filter": lambda ds: ds.filter("id > 3").to_table(),
+    "rename": lambda ds: ds.rename({"id": "number"}).to_table(),
+}
+
+
+@pytest.mark.parametrize("ending", STORING)
+def test_reading_warns_once_of_a_column_that_only_a_later_file_stores(
+    tmp_path: Path, ending: str
+) -> None:
+    for types in (None, TYPES):
+        for name, reading in READINGS.items():
+            folder = tmp_path / f"{name}-{types is None}"  # one warning for each folder
+            folder.mkdir()
+            paths = two_files(folder, ending)
+            ds = ps.open(paths, types=types)
+            assert ds.to_table(["id"]).num_rows == 4
+            with pytest.warns(UserWarning, match="'late.*the first file has no such") as caught:
+                reading(ds)
+            reading(ds)  # without a second warning
+            assert [str(one.message).startswith(paths[1]) for one in caught] == [True], name
+
+
+def test_verbs_lose_nothing_after_a_warning(tmp_path: Path) -> None:
+    ds = ps.open(two_files(tmp_path, "parquet"))
+    with pytest.warns(UserWarning, match="late"):
+        ds.to_table()
+    with pytest.raises(ps.SchemaError, match="would be lost"):
+        ps.convert(ds, tmp_path / "out.arrow")
+
+
+@pytest.mark.parametrize("ending", [*STORING, "tfrecord", "msgpack"])
+def test_all_files_give_their_columns(tmp_path: Path, ending: str) -> None:
+    paths = two_files(tmp_path, ending)
+    expected = {"id": [1, 2, 3, 4], "late": [None, None, 5, 6]}
+    for order in (paths, paths[::-1]):
+        rows = expected if order is paths else {k: v[2:] + v[:2] for k, v in expected.items()}
+        for types in (None, TYPES):
+            ds = ps.open(order, infer_records="all", types=types)
+            assert ds.to_table(["id", "late"]).to_pydict() == rows
+            assert ds[order is paths and 3]["late"] == (6 if order is paths else 5)
+            ps.convert(ds, tmp_path / "out.arrow", overwrite=True)
+            assert ps.open(tmp_path / "out.arrow").to_table(["id", "late"]).to_pydict() == rows
+            found = [row for task in ds.tasks() for b in task.batches() for row in b.to_pylist()]
+            assert [row["late"] for row in found] == rows["late"]
+    assert ps.open(paths[0], infer_records="all").to_table(["id"]).to_pydict() == {"id": [1, 2]}
+
+
+def test_types_of_stored_columns_become_one_that_holds_all(tmp_path: Path) -> None:
+    for name, array in (("a", pa.array([1, 2], pa.int32())), ("b", pa.array([0.1], pa.float64()))):
+        ps.write(pa.table({"x": array}), tmp_path / f"{name}.parquet")
+    ps.write({"x": ["text"]}, tmp_path / "c.parquet")
+    ds = ps.open([tmp_path / "a.parquet", tmp_path / "b.parquet"], infer_records="all")
+    assert ds.to_table().to_pydict() == {"x": [1.0, 2.0, 0.1]}
+    with pytest.raises(ps.SchemaError, match="no common type"):
+        ps.open(tmp_path / "*.parquet", infer_records="all")
+    with pytest.raises(TypeError, match="no option 'infer_records'"):
+        ps.open(tmp_path / "a.parquet", infer_records=5)

@@ -47,9 +47,8 @@ def _two_of_columns() -> Any:
 
 
 def column_of_some_files() -> Case:
-    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
     both = [{"a": 1, "b": 2}, {"a": 3, "b": None}]
-    return twice(_two_of_columns(), gives=both, schema=schema)
+    return twice(_two_of_columns(), gives=both, infer_records="all")
 
 
 def further_column_of_a_later_file() -> Case:
@@ -58,9 +57,9 @@ def further_column_of_a_later_file() -> Case:
     files = ["few.parquet", "more.parquet"]
 
     def advised() -> None:
-        schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
-        assert rows(files, schema=schema) == [{"a": 3, "b": None}, {"a": 1, "b": 2}]
-        assert ps.convert(ps.open(files, schema=schema), "all.arrow").num_records == 2
+        every = {"infer_records": "all"}
+        assert rows(files, **every) == [{"a": 3, "b": None}, {"a": 1, "b": 2}]
+        assert ps.convert(ps.open(files, **every), "all.arrow").num_records == 2
         assert ps.convert(ps.open(files, columns=["a"]), "a.arrow").num_records == 2
 
     return Case(lambda: ps.convert(files, "first.arrow"), advised)
@@ -111,8 +110,10 @@ def folders_of_no_key() -> Case:
 
 CASES: Cases = {
     "'open(..., hive=False), which leaves the names of folders alone'": folders_of_no_key,
-    "'open(..., schema=...) gives nulls for columns that a file lacks'": column_of_some_files,
-    "'open(..., schema=...) with the columns of all files, or name the columns to keep with columns='": (
+    "'open(..., infer_records=\"all\") gives nulls for columns that a file lacks'": (
+        column_of_some_files
+    ),
+    "'open(..., infer_records=\"all\") for the columns of all files, or name the columns to keep with columns='": (
         further_column_of_a_later_file
     ),
     "wider_hint(field, array.type)": wider_integers_in_parquet,

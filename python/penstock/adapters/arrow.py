@@ -33,6 +33,7 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
             columns = [name for each in found for name in each]
         self._names = names if columns is None else list(columns)
         self._reads = list(dict.fromkeys(self._names))
+        self._asked = None if columns is None else self._reads
 
     @property
     def dataset_schema(self) -> pa.Schema:
@@ -48,7 +49,7 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the result in batches."""
         is_plain = self._expressions is None and self._reads == self._names
-        for batch in self._dataset.cautious_scan(self._reads):
+        for batch in self._dataset.cautious_scan(self._asked):
             if is_plain and self._batch_size is None:
                 yield batch
                 continue
@@ -72,7 +73,7 @@ class Scanner(pads.Scanner):  # pyright: ignore[reportUntypedBaseClass]  # pyarr
 
     def head(self, num_rows: int) -> pa.Table:
         """Return the first records."""
-        found = self._dataset.to_table(columns=self._reads, limit=num_rows)
+        found = self._dataset.to_table(columns=self._asked, limit=num_rows)
         return self._projected(found)
 
     def take(self, indices: Any) -> pa.Table:

@@ -18,9 +18,11 @@ from penstock.columns.types import check_shapes, is_list, own_tensors, storage_o
 from penstock.errors import FormatError, RecordIndexError, SchemaError
 
 
-def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> None:
+def check_columns(
+    wanted: Any, found: Any, path: str, settled: frozenset[str] = frozenset()
+) -> None:
     """Raise SchemaError for the first field of `wanted` that is missing from `found` (the file's schema) or appears in
-    it more than once. If `settled`, the wanted schema comes from earlier files, and a float column that it would round
+    it more than once. The types of `settled` fields come from earlier files, and a float column that they would round
     is an error, too."""
     known = set(found.names)
     lacks = tuple(name for name in wanted.names if name not in known)
@@ -28,11 +30,11 @@ def check_columns(wanted: Any, found: Any, path: str, settled: bool = False) -> 
         error = _no_column(found, lacks[0], path)
         error.lacks = lacks
         if settled:
-            error.hint = "open(..., schema=...) gives nulls for columns that a file lacks"
+            error.hint = 'open(..., infer_records="all") gives nulls for columns that a file lacks'
         raise error
     for field in wanted:
         own = found.field(position(found, field.name, path))
-        if settled and rounds(own.type, field.type):
+        if field.name in settled and rounds(own.type, field.type):
             raise SchemaError(
                 "the values of this file would be rounded to the type of this field in the first file",
                 file=path,

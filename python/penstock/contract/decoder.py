@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +58,8 @@ class Decoder(ABC):
     """Decodes payloads into a batch of its schema."""
 
     schema: pa.Schema
+    stored_names: Sequence[str] = ()
+    """See `Reader.stored_names`."""
 
     @abstractmethod
     def decode(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -115,6 +115,17 @@ class FormatInfo:
     """A file of zero bytes is valid and has no records."""
 
 
+class Retyped(NamedTuple):
+    """A schema that was found in the files, before `types=` changed the types of some fields."""
+
+    names: frozenset[str]
+    """The fields with types of the caller."""
+    own: pa.Schema
+    """The schema that was found."""
+    origin: Any
+    """Where the types of the other fields come from, as in `Files.types`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """The checked keywords of `penstock.open`, which configure a reader."""
@@ -132,8 +143,10 @@ class Options:
     """Opens a file in the shard's folder, given its name without a path. Returns None if there is no such file."""
     stores_index: bool = True
     """Whether the reader may store an index that it had to make."""
-    settled: bool = False
-    """Whether `schema` was inferred from other files: a value that it cannot hold exactly is then an error."""
+    settled: frozenset[str] = frozenset()
+    """The fields of `schema` whose types were found in other files: a value that they cannot hold exactly is an error."""
+    retyped: Retyped | None = None
+    """If `schema` was found, and `types=` gave some of its types."""
     complete: bool = False
     """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
     as_table: bool = False
@@ -183,6 +196,8 @@ class Reader(ABC):
     """One open shard. Several threads may call its methods at the same time."""
 
     schema: pa.Schema
+    stored_names: Sequence[str] = ()
+    """The columns that the file itself lists, among which `schema` may be a selection. Empty if it lists none."""
 
     @property
     @abstractmethod
@@ -430,7 +445,13 @@ class Format(ABC):
         type."""
         if options.own is not None:
             return options.own
-        return options_from(self.read_options, options.format_options, self.info.name)
+        given = options.format_options
+        if given.get("infer_records") == "all" and not any(
+            one.name == "infer_records" for one in fields(self.read_options)
+        ):
+            # All files are looked at, and a file of this format stores its schema.
+            given = {name: value for name, value in given.items() if name != "infer_records"}
+        return options_from(self.read_options, given, self.info.name)
 
     @abstractmethod
     def sniff(self, head: bytes, size: int) -> bool:

@@ -194,8 +194,8 @@ class ChosenFiles(ViewFiles):
     def in_file(self, shard: int, numbers: np.ndarray) -> np.ndarray:
         return self.base.in_file(shard, self.choice.numbers(self.base)[shard][numbers])
 
-    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
-        self.base.check_fields(shard, batch)
+    def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
+        self.base.check_fields(shard, batch, whole=whole)
 
     def is_added(self, column: str) -> bool:
         return self.base.is_added(column)

@@ -107,10 +107,10 @@ class ComputedFiles(ViewFiles):
         path = self.paths[shard]
         return ComputedReader(self.base.reader(shard), self.schema, self._expressions, path)
 
-    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+    def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
         own = [name for name in batch.schema.names if name not in self._expressions]
         if own:
-            self.base.check_fields(shard, batch.select(own))
+            self.base.check_fields(shard, batch.select(own), whole=whole)
 
     @property
     def is_view(self) -> bool:

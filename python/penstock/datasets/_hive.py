@@ -82,6 +82,12 @@ class HiveColumns:
         other._values = [self._values[shard] for shard in shards]
         return other
 
+    def of_any_schema(self) -> HiveColumns:
+        """These columns beside all columns of a file."""
+        other = copy.copy(self)
+        other._is_given, other._names = False, None
+        return other
+
     def without(self, schema: Any) -> Any:
         """`schema=` for opening the files, without these columns."""
         if not self._is_given:

@@ -80,9 +80,9 @@ class RenamedFiles(ViewFiles):
     def reader(self, shard: int) -> Reader:
         return RenamedReader(self.base.reader(shard), self.schema, self.stored)
 
-    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+    def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
         names = [self.stored[field.name] for field in batch.schema]
-        self.base.check_fields(shard, _named(batch, names))
+        self.base.check_fields(shard, _named(batch, names), whole=whole)
 
     @property
     def is_view(self) -> bool:

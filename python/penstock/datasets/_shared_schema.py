@@ -10,7 +10,7 @@ from penstock.columns.inferred import InferredFrom, files
 from penstock.datasets._one_set import refuse_disjoint
 from penstock.errors import PenstockError, raise_unless_damage
 from penstock.framing.read.raw import RAW_SCHEMA
-from penstock.payloads.example.inference import in_common
+from penstock.payloads.example.inference import fields_of_all, in_common
 from penstock.storage.base import Storage
 
 _SAMPLED_FILES = 32
@@ -22,9 +22,11 @@ SchemaOf = Callable[[int], pa.Schema]
 
 
 def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
-    """The schema inferred from all records of all files."""
+    """The schema inferred from all records of all files. If the files store their schemas, it has all their fields."""
     alone = [schema_of(number) for number in range(num_files)]
     samples = [sample for sample in map(InferredFrom.of, alone) if sample is not None]
+    if not samples:
+        return pa.schema(fields_of_all(alone), alone[0].metadata)
     num_records = sum(sample.num_records for sample in samples)
     return in_common(alone, InferredFrom(num_records, True, files(num_files)))
 

@@ -5,6 +5,7 @@ Nothing is looked for or inferred: the schema is settled, and each file must be 
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -103,9 +104,9 @@ class TaskFiles(Files):
         self._overlays = None if known.fields is None else self._same_overlays(known.fields)
         self._forget_readers()
         # Only the first records of a file can show that it has none of the fields.
-        is_checked = known.types != "given" and (part is None or not part.first_record)
+        is_checked = self.found_types != "given" and (part is None or not part.first_record)
         self._alike = set(range(self._num_kept)) if is_checked else Every()
-        self._whole = set[int]()
+        self._whole, self._looked_at = set[int](), copy.copy(self._alike)
         self._has_warned = True
 
     def _same_overlays(self, fields: dict[str, pa.Field]) -> Overlays:

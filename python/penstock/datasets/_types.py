@@ -39,6 +39,12 @@ def schema_with(schema: pa.Schema, types: Mapping[str, Any]) -> pa.Schema:
     return pa.schema(fields)
 
 
+def with_fields(schema: pa.Schema, others: pa.Schema) -> pa.Schema:
+    """Return a schema with some fields replaced by those of the same name."""
+    replaced = {field.name: field for field in others}
+    return pa.schema([replaced.get(field.name, field) for field in schema])
+
+
 def _parsed(given: Any) -> pa.DataType:
     if isinstance(given, pa.DataType):
         return given

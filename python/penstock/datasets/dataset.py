@@ -20,7 +20,7 @@ from penstock.datasets._computed import Computed, ComputedFiles, checked
 from penstock.datasets._manifest_files import ManifestFiles
 from penstock.datasets._opened import Opened, Skipped, check_are_names, options_of
 from penstock.datasets._renamed import Renamed, stored_names
-from penstock.datasets._types import schema_with
+from penstock.datasets._types import schema_with, with_fields
 from penstock.datasets._views import View, ViewFiles
 from penstock.datasets.files import Files
 from penstock.datasets.scan import cautious_scan, scan
@@ -458,7 +458,8 @@ class Dataset(Opened):
 
     def with_types(self, types: Mapping[str, Any]) -> Dataset:
         """Return a dataset of the same records with other types for some fields: `types=` of `open`."""
-        return self.reopened(schema=schema_with(self._files.schema, types))
+        schema = schema_with(self._files.schema, types)
+        return self.reopened(schema=schema, retyped=True)
 
     def reopened(self, **other: Any) -> Dataset:
         """Return a dataset of the same files, opened in the same way except for some keywords."""
@@ -467,9 +468,15 @@ class Dataset(Opened):
             call = {**self._call, "columns": None}
             base = Dataset(call, self._files.base, self._skipped, self._regions)
             columns = other.pop("columns", self._columns)
-            if "schema" in other:
-                other["schema"] = view.schema_of_files(other["schema"])
+            if other.get("schema") is not None:
+                asked = view.schema_of_files(other["schema"])
+                if other.get("retyped"):  # the view may hide columns
+                    asked = with_fields(self._files.base.schema, asked)
+                other["schema"] = asked
             return _viewed(base.reopened(**other), view, columns)
+        if "schema" in other:
+            is_retyped = other.get("retyped", False)
+            other["retyped"] = self._files.retyped(other["schema"]) if is_retyped else None
         call, regions = {**self._call, **other}, Skipped(self._regions)
         if "source" in other:
             return dataset_of(call, regions=regions)

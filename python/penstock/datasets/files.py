@@ -17,7 +17,15 @@ from penstock import formats
 from penstock.columns.inferred import InferredFrom, has_no_records
 from penstock.conditions import Filter
 from penstock.contract.added import open_with_nulls
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader, SkippedRegion
+from penstock.contract.format import (
+    Chunk,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    Retyped,
+    SkippedRegion,
+)
 from penstock.contract.opening import open_shard
 from penstock.datasets._ahead import (
     AHEAD_FILES,
@@ -37,7 +45,12 @@ from penstock.datasets._no_records import (
     unless_manifest,
 )
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
-from penstock.datasets._other_fields import has_none_of, none_in_common, refuse_left_out
+from penstock.datasets._other_fields import (
+    has_none_of,
+    none_in_common,
+    refuse_left_out,
+    warn_of_left_out,
+)
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.datasets._unlisted import Every, Unlisted
 from penstock.datasets.open_file import OpenFile, checksum_of
@@ -105,9 +118,11 @@ class Files(Unlisted):
         self._forget_readers()
         self._has_warned = True  # no warning about empty files before a file with records was found
         is_given = options.schema is not None or options.raw
+        has_same = options.raw or (is_given and options.retyped is None)
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
-        self._alike = Every() if is_given or len(paths) == 1 else set[int]()
+        self._alike = Every() if has_same or len(paths) == 1 else set[int]()
         self._whole = copy.copy(self._alike)  # files of which no stored column is left out
+        self._looked_at = copy.copy(self._alike)  # the same, or there was a warning
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
         self._num_kept = 0
@@ -120,7 +135,11 @@ class Files(Unlisted):
 
     def _find_schema(self) -> pa.Schema:
         first = self._first_by_kept() or self._first_by_content()
-        self._settled = first.own.schema
+        retyped = self.options.retyped
+        if self._is_of_all and retyped is not None:
+            self._settled = retyped.own
+        elif self._settled is None or not self._is_of_all:  # the first file may lack some fields
+            self._settled = first.own.schema
         return first.reader.schema
 
     def _first_by_kept(self) -> OpenFile | None:
@@ -148,7 +167,7 @@ class Files(Unlisted):
     def _first_by_content(self) -> OpenFile:
         """The first file, opened with the given schema or one inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
-        if is_open and self.options.format_options.get("infer_records") == "all":
+        if is_open and self._is_of_all:
             self._settled = of_all_files(len(self.paths), self._schema_alone)
         first = self._first()
         # With overlays, the fields of the files are already known.
@@ -352,20 +371,32 @@ class Files(Unlisted):
         if self._settled is not None and options.schema is None and not options.raw:
             settled = self._settled
             # A schema from the sidecar was made for this file, so its types must hold every value exactly.
-            options = replace(options, settled=shard >= self._num_kept)
+            others = settled.names if shard >= self._num_kept else ()
+            options = replace(options, settled=frozenset(others))
+        elif options.retyped is not None:
+            options = replace(options, settled=_settled_of(options.retyped))
         if self._overlays is not None:
             return self._overlays.open(shard, fmt, source, options, settled, self._names)
-        if settled is None:
+        schema = options.schema if settled is None else settled
+        if self._is_of_all and schema is not None:
+            return open_with_nulls(fmt, source, replace(options, schema=schema))
+        if settled is None and options.retyped is None:
             return open_with_nulls(fmt, source, options)
         try:
-            return open_shard(fmt, source, replace(options, schema=settled))
+            return open_shard(fmt, source, replace(options, schema=schema))
         except SchemaError:
-            self._refuse_disjoint(shard, settled.names)
+            names = options.schema.names if settled is None else settled.names
+            self._refuse_disjoint(shard, names)
             raise
 
-    def check_fields(self, shard: int, batch: pa.RecordBatch) -> None:
+    def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
         """Raise SchemaError if a file has none of the dataset's fields. This is checked only if the first records read
-        from the file have none of them."""
+        from the file have none of them.
+
+        Warn if the file stores columns that the dataset leaves out, unless the caller named the columns to read (not
+        `whole`)."""
+        if whole and shard not in self._looked_at:
+            self._look_for_others(shard)
         if shard in self._alike or not batch.num_rows:
             return
         self._alike.add(shard)
@@ -385,10 +416,42 @@ class Files(Unlisted):
         columns check each record instead; see `complete`."""
         if shard in self._whole:
             return
-        if self.types == "stored":
+        if self.found_types == "stored":
             names = self._names_alone(shard, only_stored=True)
             refuse_left_out(self.paths[shard], names, self._names_in_files())
         self._whole.add(shard)
+
+    @property
+    def _is_of_all(self) -> bool:
+        """Whether the schema has the fields of all files, so that a file may lack some."""
+        return self.options.format_options.get("infer_records") == "all"
+
+    def _look_for_others(self, shard: int) -> None:
+        self._looked_at.add(shard)
+        opened = self._opened[shard]
+        if opened is not None:
+            names = self._names_in_files()
+            warn_of_left_out(self.paths[shard], opened.own.stored_names, names)
+
+    @property
+    def found_types(self) -> Types:
+        """Where the types of the fields come from that `types=` does not name."""
+        retyped = self.options.retyped
+        return self.types if retyped is None else retyped.origin
+
+    def retyped(self, schema: pa.Schema) -> Retyped | None:
+        """What `Options.retyped` is for a schema with other types. None if the caller gave the schema of these files."""
+        if self._has_whole_schema and self.options.retyped is None:
+            return None
+        own = self.schema if self._settled is None else self._settled
+        old = dict(zip(self.schema.names, self.schema.types, strict=True))
+        names = frozenset(field.name for field in schema if old.get(field.name) != field.type)
+        before = self.options.retyped or Retyped(frozenset(), own, self.types)
+        return before._replace(names=before.names | names)
+
+    @property
+    def _has_whole_schema(self) -> bool:
+        return isinstance(self.options.schema, pa.Schema)
 
     def _names_in_files(self) -> list[str]:
         return (self.schema if self._settled is None else self._settled).names
@@ -404,6 +467,9 @@ class Files(Unlisted):
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
         alone._has_warned = True
+        if self.options.retyped is not None:
+            alone.options = replace(self.options, schema=None, retyped=None)
+            alone._hive = None if self._hive is None else self._hive.of_any_schema()
         with alone.once(shard) as opened:
             schema = opened.own.schema
             # Records without fields or with unknown fields are a single column of bytes.
@@ -496,8 +562,9 @@ class Files(Unlisted):
         return map(self.own, range(len(self.paths)))
 
     def complete(self) -> Files:
-        """These files, for callers that must not lose fields: a record or a file with further ones is a SchemaError."""
-        if self.options.schema is not None or self.options.raw:
+        """These files, for callers that must not lose fields: a record or a file with further ones is a SchemaError,
+        unless the caller's schema leaves them out."""
+        if self.options.raw or (self._has_whole_schema and self.options.retyped is None):
             return self
         other = copy.copy(self)
         other.options = replace(self.options, complete=True)
@@ -530,3 +597,8 @@ class Files(Unlisted):
     def answer(self, shard: int, condition: Filter) -> bool | None:
         """Whether the names of its folders make a condition true for all records of a file, or for none; else None."""
         return None if self._hive is None else self._hive.answer(shard, condition)
+
+
+def _settled_of(retyped: Retyped) -> frozenset[str]:
+    """`Options.settled` for a schema to which `types=` gave some types."""
+    return frozenset() if retyped.origin == "kept" else frozenset(retyped.own.names) - retyped.names

@@ -105,7 +105,8 @@ def open(
             come before those of the environment (`AWS_ENDPOINT_URL`, …), which are used otherwise.
         cache: a folder on a local disk, or a penstock.Cache, that keeps what was read from an object store
             (docs/guide/cache.md). It has no effect on local files, and does not work with a Storage of your own.
-        format_options: options of the format, such as `infer_records="all"` for TFRecord.
+        format_options: options of the format. `infer_records="all"` is one of every format: the schema has the fields of
+            all files, and a field that a file lacks is null there.
 
     Opening reads a few kilobytes and a sample of the records of the first file.
 

@@ -282,7 +282,7 @@ class _Scan:
             files.check_read(shard, chunk)  # if the file was changed, that is the better error
             fault = error.at(file=files.paths[shard])
         else:
-            files.check_fields(shard, batch)
+            files.check_fields(shard, batch, whole=self._columns is None)
             yield shard, self._read(reader, chunk, batch, rows)
             for region in _in_order(dict.fromkeys(skipped)):
                 yield shard, region

@@ -172,7 +172,7 @@ def _from_shard(
         batch = reader.at_once(records, columns)
         if batch is not None:
             files.check_read(shard)
-            files.check_fields(shard, batch)
+            files.check_fields(shard, batch, whole=columns is None)
             return batch
     decode = reader.lent if lend else reader.decode
     try:
@@ -189,7 +189,7 @@ def _from_shard(
         raise
     if parts:
         batch = join(parts)
-        files.check_fields(shard, batch)
+        files.check_fields(shard, batch, whole=columns is None)
         return batch
     schema = (
         dataset.schema if columns is None else pa.schema([dataset.schema.field(c) for c in columns])

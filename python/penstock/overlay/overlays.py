@@ -183,6 +183,9 @@ class Overlays:
             return open_shard(fmt, source, replace(options, schema=schema))
         if isinstance(given, pa.Schema):
             fields = self._own_fields(shard, given, source.path)
+            if options.retyped is not None:
+                known = {field.name for field in fields}  # as in `_settled_fields`
+                fields += [field for field in options.retyped.own if field.name not in known]
             return self._without_missing(fmt, source, options, pa.schema(fields, given.metadata))
         if not isinstance(settled, pa.Schema):
             return open_shard(fmt, source, options)
@@ -223,7 +226,8 @@ class Overlays:
         self, fmt: Format, source: Source, options: Options, schema: pa.Schema
     ) -> Reader:
         """Open a shard with a schema. Leave out fields that the shard lacks and overlays of other shards have."""
-        opens = open_shard if options.schema is None else open_with_nulls
+        is_whole = options.schema is not None and options.retyped is None
+        opens = open_with_nulls if is_whole else open_shard
         while True:
             try:
                 return opens(fmt, source, replace(options, schema=schema))

@@ -167,6 +167,7 @@ class ArrowReader(Reader):
             self._written: Any = self._written_schema()
             self._stored: Any = as_stored(own_types(self._written))
             look_at_names(self._stored)
+            self.stored_names = self._stored.names
         if self._asked is not None:
             check_columns(self._asked, self._stored, self._path, options.settled)
         self.schema: pa.Schema = self._asked if self._asked is not None else self._stored

@@ -173,6 +173,7 @@ class BetonReader(Reader):
         # A field that cannot be read is binary here, so that the other fields can be read.
         types = {f.name: pa.binary() if f.type is None else f.type for f in self._layout.fields}
         stored = pa.schema([pa.field(name, types[name], nullable=False) for name in types])
+        self.stored_names = stored.names
         if asked is not None:
             check_columns(asked, stored, self._path, options.settled)
         # A later shard is opened with the schema of the first shard, which is usually equal.

@@ -187,7 +187,7 @@ def _opened(
 def _inside_options(options: Options, first: pa.Schema, attributes: Sequence[str]) -> Options:
     """Return the options for opening each group: with the caller's schema, or else with the schema `first`."""
     if options.schema is None:
-        return replace(options, schema=first, settled=True)
+        return replace(options, schema=first, settled=frozenset(first.names))
     added = {EPISODE, *attributes}.difference(first.names)
     own = [f for f in options.schema if f.name not in added]
     return replace(options, schema=pa.schema(own, options.schema.metadata))

@@ -204,6 +204,7 @@ class Hdf5Reader(Reader):
             kept = None  # it is about the whole file
         fields = [field.field for field in self._fields.values()]
         self._stored: Any = pa.schema(fields, metadata or None)
+        self.stored_names = self._stored.names
         self.schema = self._schema(options, kept)
 
     def _field(self, found: Found, limits: Limits) -> Field:

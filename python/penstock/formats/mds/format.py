@@ -139,6 +139,7 @@ class MDSReader(Reader):
             self._table_bytes = 4 * sum(column.size is None for column in self._columns)
             self._hashes = listed_hashes(source, self.num_records, options)
             self._own = self._types()
+            self.stored_names = self._own.names
         except PenstockError as error:
             raise error.at(file=self._path) from None
         if self._asked is not None:

@@ -360,6 +360,7 @@ class ArraysReader(Reader):
         self._compression = compression
         self._stored: Any = pa.schema([column.field for column in columns], metadata)
         self._span = span
+        self.stored_names = self._stored.names
         asked = options.schema
         if asked is not None:
             check_columns(asked, self._stored, self._path, options.settled)

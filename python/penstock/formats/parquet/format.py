@@ -133,6 +133,7 @@ class ParquetReader(Reader):
             if not options.as_table and KEY in (self._file.metadata.metadata or {}):
                 raise ManifestMetError(self._path)
             self._stored: Any = as_stored(own_types(self._file.schema))
+            self.stored_names = self._stored.names
             self._groups = RowGroups(self._file, self._stored, self._limits)
             self._parts = self._groups.parts()
         if self._asked is not None:

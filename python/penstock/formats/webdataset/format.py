@@ -302,7 +302,10 @@ def _decoder(shard: OpenShard, mine: WebDatasetOptions) -> Any:
     if len(set(seen)) < len(seen):
         raise SchemaError("two columns come from the same field", field=seen[0])
     path, limits = shard.source.path, options.limits
-    return RecordDecoder(plans, schema, path, limits, complete=options.complete)
+    decoder = RecordDecoder(plans, schema, path, limits, complete=options.complete)
+    if named is not None:
+        decoder.stored_names = [name for name in named.schema.names if name not in (KEY, URL)]
+    return decoder
 
 
 def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
@@ -314,7 +317,7 @@ def _plan(column: Any, stored: Stored | None, options: Options) -> ReadingPlan:
         is_own = stored.schema.field(name).type == column.type
         name = stored.fields[name]
     is_asked = options.schema is not None and not is_own and type_by_name(name) != column.type
-    exact = options.schema is None or options.settled
+    exact = options.schema is None or column.name in options.settled
     return plan_field(column, name, options.limits, is_asked, exact)
 
 

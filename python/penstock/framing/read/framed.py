@@ -64,7 +64,9 @@ class FramedReader(Reader):
         self._shard = shard
         self._frames = ChunkFrames(shard)
         self._plain = decoder
-        seen = InferredFrom.of(decoder.schema)
+        retyped = shard.options.retyped
+        seen = InferredFrom.of(decoder.schema if retyped is None else retyped.own)
+        self._seen = seen
         is_known = seen is None or (seen.is_all and seen.place == file_name(shard.source.path))
         self._decoder = decoder if is_known or shard.options.complete else decoder.noticing()
         self._lending: tuple[Decoder, Decoder] | None = None
@@ -77,6 +79,7 @@ class FramedReader(Reader):
         self._row_bytes = decoder.row_bytes
         self._all_bytes = sum(self._row_bytes.values())
         self.schema = decoder.schema
+        self.stored_names = decoder.stored_names
 
     @property
     def index(self) -> Index:
@@ -307,10 +310,9 @@ class FramedReader(Reader):
         if key not in _WARNED_OF:
             _WARNED_OF.add(key)
             found = self._frames.located(fault, held, chunk)
-            seen = InferredFrom.of(self.schema)
             warnings.warn(
                 f"{path}: record {found.record} has the field {found.field!r}, which is left out, because the fields "
-                f'were inferred from {seen}; open(..., infer_records="all") finds it',
+                f'were inferred from {self._seen}; open(..., infer_records="all") finds it',
                 stacklevel=2,
             )
 

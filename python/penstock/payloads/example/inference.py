@@ -146,20 +146,26 @@ def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
         SchemaError: the types of a field have no common type.
     """
     known = [schema for schema in schemas if not has_no_records(schema)]
+    if not known:
+        return schemas[0]
+    fields = fields_of_all(known)
+    everywhere = in_every_record_of(known, {field.name: field for field in fields})
+    return pa.schema(fields, seen.metadata | everywhere_metadata(everywhere))
+
+
+def fields_of_all(schemas: Sequence[pa.Schema]) -> list[pa.Field]:
+    """The fields of all schemas, in the order of first occurrence, with types for the values of all. A field that one
+    lacks may be null. Raises SchemaError if the types of a field have no common type."""
     found: dict[str, pa.Field] = {}
-    for schema in known:
+    for schema in schemas:
         for field in schema:
             before = found.get(field.name)
             found[field.name] = field if before is None else _wider(before, field)
-    names = [set(schema.names) for schema in known]
-    fields = [
+    names = [set(schema.names) for schema in schemas]
+    return [
         field if all(name in having for having in names) else field.with_nullable(True)
         for name, field in found.items()
     ]
-    if not known:
-        return schemas[0]
-    everywhere = in_every_record_of(known, found)
-    return pa.schema(fields, seen.metadata | everywhere_metadata(everywhere))
 
 
 def _wider(one: pa.Field, other: pa.Field) -> pa.Field:

@@ -91,6 +91,8 @@ def diff(
         _refuse_on(sources, by)
     if columns is None:
         _check_whole(sources)
+        # Without types=, Examples are compared as payloads, with all their fields.
+        sources = [x if x.options.retyped is None else x.complete() for x in sources]
     without = _places(sources) if columns is None else frozenset[str]()
     sides = Side(sources[0], columns, without, 0), Side(sources[1], columns, without, 1)
     _check_columns(sides, columns)
