@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from penstock.formats.parquet._footer import ColumnChunk, Footer, check_nesting, too_deep
 from penstock.storage.pyarrow_files import Bytes, Pool
@@ -35,7 +36,9 @@ class File:
         opened = self.open()
         self.metadata = opened.metadata
         self.schema: Any = opened.schema_arrow
-        self._readers: Pool[Any] = Pool(self.open)
+        # Not a bound method: a file that nothing uses any more must be closed at once, without a cycle to collect.
+        opened_again = weakref.WeakMethod(self.open)
+        self._readers: Pool[Any] = Pool(lambda: cast("Any", opened_again())())
         """Making one for each row group takes as long as decoding a small one."""
 
     def open(self, **how: Any) -> Any:
