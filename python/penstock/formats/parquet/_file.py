@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from penstock.formats.parquet._footer import ColumnChunk, Footer, check_nesting, too_deep
 from penstock.storage.pyarrow_files import Bytes, Pool
@@ -36,9 +37,8 @@ class File:
         opened = self.open()
         self.metadata = opened.metadata
         self.schema: Any = opened.schema_arrow
-        # Not a bound method: a file that nothing uses any more must be closed at once, without a cycle to collect.
-        opened_again = weakref.WeakMethod(self.open)
-        self._readers: Pool[Any] = Pool(lambda: cast("Any", opened_again())())
+        # A weak reference, because a file that nothing uses any more must be closed at once.
+        self._readers: Pool[Any] = Pool(partial(_opened_again, weakref.ref(self)))
         """Making one for each row group takes as long as decoding a small one."""
 
     def open(self, **how: Any) -> Any:
@@ -93,3 +93,9 @@ class File:
     def close(self) -> None:
         self._readers.clear()
         self.bytes.close()
+
+
+def _opened_again(file: weakref.ref[File]) -> Any:
+    found = file()
+    assert found is not None, "its method lends readers"
+    return found.open()
