@@ -186,11 +186,16 @@ class Consecutive:
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._left: pa.RecordBatch | None = None
         self._at: tuple[int, bool] | None = None
+        # The dictionary of a longer batch has values that only other ranges use, and would be written with all of them.
+        self._continues = not any(
+            pa.types.is_dictionary(dataset.schema.field(name).type) for name in columns
+        )
 
     def between(self, first: int, last: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
         """Yield records [first, last) of the order. For `lend`, see `batches_between`."""
-        if first < last and self._at != (first, lend):
-            self._batches, self._left = self._begun(first, lend=lend), None
+        if first < last and not (self._continues and self._at == (first, lend)):
+            end = None if self._continues else last
+            self._batches, self._left = self._begun(self._order[first:end], lend=lend), None
         while first < last:
             self._at = None  # unless all that is read here is taken
             batch = next(self._batches) if self._left is None else self._left
@@ -200,9 +205,8 @@ class Consecutive:
             self._at = first, lend
             yield batch.slice(0, end)
 
-    def _begun(self, first: int, *, lend: bool) -> Iterator[pa.RecordBatch]:
-        dataset, order = self._dataset, self._order[first:]
-        size = dataset.files.total_bytes
+    def _begun(self, order: np.ndarray, *, lend: bool) -> Iterator[pa.RecordBatch]:
+        dataset, size = self._dataset, self._dataset.files.total_bytes
         yield from shuffled_between(dataset, order, self._columns, self._threads, size, lend=lend)
 
 
