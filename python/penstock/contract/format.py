@@ -74,7 +74,7 @@ class FormatInfo:
     """It stores images in its own way, so image columns are detected when data is converted."""
     holds_structs: bool = True
     """It stores structs as such. For others, `convert` writes Hugging Face's structs of an image as images."""
-    picture_files: tuple[str, str] | None = None
+    picture_files: tuple[str, ...] = ()
     """In a folder of images, its column of images and the column of their files' names."""
     reads_images: bool = False
     """Its writers read the images that they store, so `Format.check_images` is called if damage is skipped."""

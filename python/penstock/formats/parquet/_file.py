@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -67,7 +68,9 @@ class File:
 
     def batches(self, group: int, names: list[str] | None, step: int) -> Iterator[Any]:
         """Yield the rows of a row group in batches of `step` rows; None for all columns."""
-        with self._readers.borrow() as reader:
+        # A reader that requests row groups together keeps their bytes as long as it lives.
+        is_kept = self.bytes.source.storage is None
+        with self._readers.borrow() if is_kept else nullcontext(self.open()) as reader:
             yield from reader.iter_batches(
                 step, row_groups=[group], columns=names, use_threads=False
             )

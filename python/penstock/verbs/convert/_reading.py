@@ -353,7 +353,7 @@ def _naming_files(
     kind: Format,
 ) -> Pictures | None:
     """Let the names of files follow the codecs of their changed pictures, if the target format has such names."""
-    if pictures is None or kind.info.picture_files is None:
+    if pictures is None or not kind.info.picture_files:
         return pictures
     read = {rename.get(name, name): name for name in columns}
     picture, file = (read.get(name) for name in kind.info.picture_files)
