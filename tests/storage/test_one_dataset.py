@@ -131,6 +131,7 @@ def test_files_without_a_field_in_common_are_refused_with_globs_that_work(
         assert table.column(name).to_pylist() == [*range(num_records)] * 2
 
 
+@pytest.mark.filterwarnings("ignore:.*the file has the column 'b', which is left out")
 @pytest.mark.parametrize("ending", ["tfrecord", "tar", "msgpack"])
 def test_files_that_share_a_field_are_one_dataset(tmp_path: Path, ending: str) -> None:
     ps.write({"a": [1], "id": [1]}, tmp_path / f"0.{ending}", index=False)
