@@ -130,9 +130,11 @@ def _hint(symbol: str) -> str:
     way, found = nearest(symbol), similar(symbol, _known())
     if _current(symbol) in NEAREST or found is None:
         return way
-    if found.rpartition(".")[2] == symbol.rpartition(".")[2]:
-        return found
-    is_numpys = way == in_numpy(symbol.rpartition(".")[2])
+    space, _, name = symbol.rpartition(".")
+    if found.rpartition(".")[2] == name:
+        # A function of that name elsewhere does not take these tensors.
+        return way if space in ("tf.sparse", "tf.ragged") else found
+    is_numpys = way == in_numpy(name)
     return way if is_numpys else f"{found}, if that is meant; else {way}"
 
 
