@@ -133,7 +133,9 @@ def _hint(symbol: str) -> str:
     space, _, name = symbol.rpartition(".")
     if found.rpartition(".")[2] == name:
         # A function of that name elsewhere does not take these tensors.
-        return way if space in ("tf.sparse", "tf.ragged") else found
+        return (
+            way if space.startswith(("tf.sparse", "tf.ragged", "tf.Ragged", "tf.Sparse")) else found
+        )
     is_numpys = way == in_numpy(name)
     return way if is_numpys else f"{found}, if that is meant; else {way}"
 
