@@ -40,7 +40,22 @@ def key_of_a_text() -> Case:
     return Case(lambda: len(ps.open("a.parquet").filter("meta.iso == 3")), advised)
 
 
+def key_that_the_first_records_lack() -> Case:
+    texts = ["{}"] * 1000 + ['{"n": 2}', '{"n": 1}']
+    ps.write({"meta": texts}, "a.parquet")
+    ds = ps.open("a.parquet", types={"meta": "json"})
+
+    def advised() -> None:
+        numbered = ds.with_columns({"n": 'cast(`meta.n`, "int64")'})
+        ps.sort(numbered, "n", into="b.parquet")
+        assert [row["n"] for row in ps.open("b.parquet")][:3] == [1, 2, None]
+
+    hint = 'by= with the name of a column that is computed by cast(`meta.n`, "string")'
+    return Case(lambda: ps.sort(ds, "meta.n", into="b.parquet"), advised, hint)
+
+
 CASES: Cases = {
+    "f'{option}= with the name of a column that is computed by {cast}'": key_that_the_first_records_lack,
     'f\'open(..., types={{"{column}": "json"}}), if its values are JSON\'': key_of_a_text,
     "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,
     "'without where= and missing=\"keep\", all values are replaced, and their type may change'": replaced_by_another_type,

@@ -386,6 +386,16 @@ def folders_of_tensorflow() -> Case:
     return Case(lambda: list(tf.data.Dataset.load("saved")), advised)
 
 
+def a_function_without_a_result() -> Case:
+    def mapped(function: Callable[[Any], Any]) -> list[Any]:
+        return listed(tf.data.Dataset.from_tensor_slices([1, 2]).map(function))
+
+    def advised() -> None:
+        assert mapped(lambda x: x + 1) == [2, 3]
+
+    return Case(lambda: mapped(lambda x: None), advised)
+
+
 WITHOUT_ML_DTYPES = """
 import sys
 from importlib.util import find_spec
@@ -437,4 +447,5 @@ CASES: Cases = {
     ),
     "_fixed(name)": (lists_in_global_arrays, padding_of_several_processes),
     "'ragged=\"pad\"'": lists_for_keras,
+    "'return its result'": a_function_without_a_result,
 }
