@@ -468,7 +468,7 @@ def test_add_replace_and_bake_take_several_files(two: list[str]) -> None:
 def test_drop_and_rename_say_to_quote_a_pattern(two: list[str], verb: str, word: str) -> None:
     failed = run("fields", verb, *two, word, "--into", "o/")
     assert failed.status == 2
-    assert "'t-1.tfrecord' is a file, in the place of a field" in failed.err
+    assert "'t-1.tfrecord' is a file, but the name of a field is expected here" in failed.err
     (command,) = [line for line in failed.err.splitlines() if "try: penstock" in line]
     words = shlex.split(command.removeprefix("  try: penstock ").partition(",")[0])
     assert words[:3] == ["fields", verb, "*.tfrecord"]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
+from damaged_groups import write_damaged
 from penstock.conditions._simple import parts_of
 
 START = dt.datetime(2026, 1, 1)
@@ -35,19 +36,8 @@ def times(tmp_path: Path) -> Path:
     path = tmp_path / "times.parquet"
     hours = pa.array([START + dt.timedelta(hours=n) for n in range(HOURS)])
     table = {name: hours.cast(kind, safe=False) for name, kind in TYPES.items()}
-    pq.write_table(
-        pa.table({"id": np.arange(HOURS), **table}),
-        path,
-        row_group_size=100,
-        use_dictionary=False,
-        compression="none",
-        write_page_checksum=True,
-    )
-    data = bytearray(path.read_bytes())
-    for group in [*range(3), *range(4, 10)]:
-        column = pq.read_metadata(path).row_group(group).column(0)
-        data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
-    path.write_bytes(data)
+    every = pa.table({"id": np.arange(HOURS), **table})
+    write_damaged(every, path, [*range(3), *range(4, 10)])
     return path
 
 
@@ -164,18 +154,7 @@ def test_only_comparisons_that_are_joined_by_and_are_taken_apart() -> None:
 def test_the_tail_of_a_lazy_frame_reads_no_other_records(times: Path, tmp_path: Path) -> None:
     path = tmp_path / "tail.parquet"
     table = pq.read_table(times, columns=["us"])  # whose pages are not damaged
-    pq.write_table(
-        table.add_column(0, "id", pa.array(np.arange(HOURS))),
-        path,
-        row_group_size=100,
-        use_dictionary=False,
-        compression="none",
-        write_page_checksum=True,
-    )
-    data = bytearray(path.read_bytes())
-    column = pq.read_metadata(path).row_group(0).column(0)
-    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1
-    path.write_bytes(data)
+    write_damaged(table.add_column(0, "id", pa.array(np.arange(HOURS))), path, [0])
     lazy = ps.open(path).lazy()
     assert lazy.tail(3).collect()["id"].to_list() == [997, 998, 999]
     assert lazy.tail(3).filter(pl.col("id") > 997).select("id").collect()["id"].to_list() == [

@@ -128,8 +128,8 @@ def _check_same_shapes(shapes: Any) -> None:
 
 
 def _check_same_records(loader: Loader) -> None:
-    """Raise StateError if the ranks do not share the same records in the same order. A loader that is the only rank has
-    records of its own."""
+    """Raise StateError if the ranks do not share the same records in the same order. With one rank
+    per loader, the processes read different data on purpose."""
     state = loader.state_dict()
     shared = (state["fingerprint"], state["order"]) if loader.plan.world_size > 1 else None
     if not _all_have(shared):

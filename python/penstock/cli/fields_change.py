@@ -292,7 +292,7 @@ def _refuse_file(name: str | None, *usage: str) -> None:
     folder, file = os.path.split(name)
     pattern = os.path.join(folder, f"*{os.path.splitext(file)[1]}")
     raise click.UsageError(
-        f"{name!r} is a file, in the place of a field\n"
+        f"{name!r} is a file, but the name of a field is expected here\n"
         f"  try: {errors.command('penstock', 'fields', usage[0], pattern, usage[1])}, with the pattern in quotes"
     )
 

@@ -211,7 +211,7 @@ class ComputedReader(WrappedReader):
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
     def _read_by(self, expression: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns that an expression reads, none of them lent."""
+        """The columns that an expression reads, with values of their own instead of views."""
         if not expression.columns:
             return batch
         fields = [self.base.schema.field(name) for name in expression.columns]
