@@ -19,7 +19,8 @@ from fuzz import seeds
 from fuzz.lies import json_text, words
 from fuzz.tfrecords import framed
 from penstock.limits import Limits
-from penstock.overlay import file as overlay_file
+from penstock.overlay.file import Overlay
+from penstock.overlay.places import Place
 from penstock.overlay.view import Changes
 from penstock.storage import MemoryStorage
 from penstock.storage import append_journal as journal
@@ -37,7 +38,7 @@ _DATA = b"".join(map(framed, _PAYLOADS))
 
 def overlay(data: bytes, rng: random.Random) -> None:
     """An overlay alone, and sometimes through the data file that it belongs to."""
-    found = overlay_file.Overlay("a.overlay", MemoryStorage({"a.overlay": data}), Limits())  # type: ignore[arg-type]
+    found = Overlay("a.overlay", MemoryStorage({"a.overlay": data}), Limits())  # type: ignore[arg-type]
     assert found.num_records < 1 << 40 or len(data) > 1 << 20
     first = rng.randrange(max(found.num_records, 1))
     found.between(first, min(first + 100, found.num_records), found.schema.names).validate(
@@ -62,7 +63,7 @@ def _overlaid() -> tuple[str, str]:
     }
     batch = pa.record_batch(values)
     write_overlay(ps.open(path), "more", batch.schema, lambda _: [batch], overwrite=True)
-    return overlay_file.path_of(path, "more"), path
+    return Place(LocalStorage()).path_of(path, "more"), path
 
 
 @functools.cache
@@ -75,7 +76,7 @@ def overlays() -> list[bytes]:
     write_overlay(
         ps.open(changing), "more", batch.schema, lambda _: [batch], overwrite=True, changes=changes
     )
-    kept_at = (_overlaid()[0], overlay_file.path_of(changing, "more"))
+    kept_at = (_overlaid()[0], Place(LocalStorage()).path_of(changing, "more"))
     return [Path(path).read_bytes() for path in kept_at]
 
 
