@@ -38,7 +38,7 @@ _DATA = b"".join(map(framed, _PAYLOADS))
 
 def overlay(data: bytes, rng: random.Random) -> None:
     """An overlay alone, and sometimes through the data file that it belongs to."""
-    found = Overlay("a.overlay", MemoryStorage({"a.overlay": data}), Limits())  # type: ignore[arg-type]
+    found = Overlay("a.overlay", Place(MemoryStorage({"a.overlay": data})), Limits())
     assert found.num_records < 1 << 40 or len(data) > 1 << 20
     first = rng.randrange(max(found.num_records, 1))
     found.between(first, min(first + 100, found.num_records), found.schema.names).validate(
