@@ -1,35 +1,95 @@
-"""Errors for files whose fields differ from those of the other files."""
+"""Finds files whose fields differ from those of the other files."""
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Sequence
+from typing import Protocol
 
-from penstock.datasets._one_set import OF_EVERY_RECORD
+import pyarrow as pa
+
+from penstock.contract.format import Reader
+from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.errors import SchemaError
+from penstock.storage.base import Storage
 
 _WARNED_OF: set[tuple[str, str]] = set()
 """The folders and columns of which the program was warned."""
 
 
-def has_none_of(names: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether a file has fields, and none of them are fields of the other files."""
-    return bool(names) and not set(names) & set(others).difference(OF_EVERY_RECORD)
+class _Files(Protocol):
+    """What is asked of `Files` here."""
+
+    paths: Sequence[str]
+    storage: Storage
+
+    @property
+    def found_types(self) -> str: ...
+    @property
+    def names_in_files(self) -> list[str]: ...
+    def names_alone(self, shard: int, *, only_stored: bool = False) -> list[str]: ...
+    def is_added(self, column: str) -> bool: ...
+    def own(self, shard: int) -> Reader: ...
 
 
-def none_in_common(path: str, names: Sequence[str], others: Sequence[str]) -> SchemaError:
-    """The error for a file that has none of the fields of the other files."""
-    return SchemaError(
+class FieldChecks:
+    """Which files of a dataset need no more checks of their fields."""
+
+    def __init__(self, alike: set[int], whole: set[int] | None = None) -> None:
+        self.alike = alike
+        """Files that have fields of the dataset."""
+        self.whole = copy.copy(alike) if whole is None else whole
+        """Files of which no stored column is left out."""
+        self.looked_at = copy.copy(alike)
+        """The same, or there was a warning."""
+
+    def of_batch(self, files: _Files, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
+        """See Files.check_fields."""
+        if whole and shard not in self.looked_at:
+            self.looked_at.add(shard)
+            stored = files.own(shard).stored_names
+            _warn_of_left_out(files.paths[shard], stored, files.names_in_files)
+        if shard in self.alike or not batch.num_rows:
+            return
+        self.alike.add(shard)
+        has_own = False
+        for number, column in enumerate(batch.columns):
+            name = batch.schema.field(number).name
+            if name not in OF_EVERY_RECORD and not files.is_added(name):
+                has_own = True
+                if column.null_count < batch.num_rows:
+                    return
+        if has_own:
+            refuse_other_fields(files, shard, files.names_in_files)
+
+    def of_stored(self, files: _Files, shard: int) -> None:
+        """See Files.check_whole."""
+        if shard in self.whole:
+            return
+        if files.found_types == "stored":
+            names = files.names_alone(shard, only_stored=True)
+            _refuse_left_out(files.paths[shard], names, files.names_in_files)
+        self.whole.add(shard)
+
+
+def refuse_other_fields(files: _Files, shard: int, known: Sequence[str]) -> None:
+    """Raise SchemaError if a file has fields, and none of them are known."""
+    names = files.names_alone(shard)
+    if not names or set(names) & set(known).difference(OF_EVERY_RECORD):
+        return
+    refuse_disjoint(fields_of(files.paths, files.names_alone), files.storage)
+    raise SchemaError(
         "the file has none of the fields of the other files",
-        file=path,
-        expected=", ".join(others[:5]),
+        file=files.paths[shard],
+        expected=", ".join(known[:5]),
         found=", ".join(names[:5]),
         hint="open(..., schema=...) with the fields of all files, or open each kind of file separately",
     )
 
 
-def refuse_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> None:
+def _refuse_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> None:
     """Raise SchemaError if a file stores fields that the dataset does not have, so that they would be lost."""
     known = set(others)
     found = [name for name in names if name not in known]
@@ -44,7 +104,7 @@ def refuse_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> N
         )
 
 
-def warn_of_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> None:
+def _warn_of_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> None:
     """Warn, once for a column of the files in a folder, that it is left out because the first file does not have it."""
     known = set(others)
     found = next((name for name in names if name not in known), None)

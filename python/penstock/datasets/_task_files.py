@@ -5,7 +5,6 @@ Nothing is looked for or inferred: the schema is settled, and each file must be 
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from penstock.contract.format import Chunk, Options, Reader
 from penstock.datasets._chosen import ChosenReader, Inner
 from penstock.datasets._hive import HiveColumns
 from penstock.datasets._opened import options_of
+from penstock.datasets._other_fields import FieldChecks
 from penstock.datasets._unlisted import Every
 from penstock.datasets.files import Files, Types
 from penstock.errors import ChangedError, StaleIndexError, shown
@@ -105,8 +105,8 @@ class TaskFiles(Files):
         self._forget_readers()
         # Only the first records of a file can show that it has none of the fields.
         is_checked = self.found_types != "given" and (part is None or not part.first_record)
-        self._alike = set(range(self._num_kept)) if is_checked else Every()
-        self._whole, self._looked_at = set[int](), copy.copy(self._alike)
+        alike = set(range(self._num_kept)) if is_checked else Every()
+        self._checks = FieldChecks(alike, whole=set())
         self._has_warned = True
 
     def _same_overlays(self, fields: dict[str, pa.Field]) -> Overlays:

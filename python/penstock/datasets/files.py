@@ -44,13 +44,7 @@ from penstock.datasets._no_records import (
     skipped_of,
     unless_manifest,
 )
-from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
-from penstock.datasets._other_fields import (
-    has_none_of,
-    none_in_common,
-    refuse_left_out,
-    warn_of_left_out,
-)
+from penstock.datasets._other_fields import FieldChecks, refuse_other_fields
 from penstock.datasets._shared_schema import of_all_files, of_first_files
 from penstock.datasets._unlisted import Every, Unlisted
 from penstock.datasets.open_file import OpenFile, checksum_of
@@ -120,9 +114,7 @@ class Files(Unlisted):
         is_given = options.schema is not None or options.raw
         has_same = options.raw or (is_given and options.retyped is None)
         # These files cannot have different fields: a single file defines them, and a given schema applies to all.
-        self._alike = Every() if has_same or len(paths) == 1 else set[int]()
-        self._whole = copy.copy(self._alike)  # files of which no stored column is left out
-        self._looked_at = copy.copy(self._alike)  # the same, or there was a warning
+        self._checks = FieldChecks(Every() if has_same or len(paths) == 1 else set[int]())
         self.types: Types = "given" if is_given else "kept"
         self._settled: pa.Schema | None = None
         self._num_kept = 0
@@ -161,7 +153,7 @@ class Files(Unlisted):
             self._num_kept = 0
             self._forget_readers()
             return None
-        self._alike, self._whole = set(range(len(asked))), set(range(len(asked)))
+        self._checks.alike, self._checks.whole = set(range(len(asked))), set(range(len(asked)))
         return first
 
     def _first_by_content(self) -> OpenFile:
@@ -386,7 +378,7 @@ class Files(Unlisted):
             return open_shard(fmt, source, replace(options, schema=schema))
         except SchemaError:
             names = self.options.schema.names if settled is None else settled.names
-            self._refuse_disjoint(shard, names)
+            refuse_other_fields(self, shard, names)
             raise
 
     def check_fields(self, shard: int, batch: pa.RecordBatch, *, whole: bool) -> None:
@@ -395,43 +387,17 @@ class Files(Unlisted):
 
         Warn if the file stores columns that the dataset leaves out, unless the caller named the columns to read (not
         `whole`)."""
-        if whole and shard not in self._looked_at:
-            self._look_for_others(shard)
-        if shard in self._alike or not batch.num_rows:
-            return
-        self._alike.add(shard)
-        has_own = False
-        for number, column in enumerate(batch.columns):
-            name = batch.schema.field(number).name
-            if name not in OF_EVERY_RECORD and not self.is_added(name):
-                has_own = True
-                if column.null_count < batch.num_rows:
-                    return
-        if has_own:
-            # The names in the files, which overlays may rename.
-            self._refuse_disjoint(shard, self._names_in_files())
+        self._checks.of_batch(self, shard, batch, whole=whole)
 
     def check_whole(self, shard: int) -> None:
         """Raise SchemaError if a file stores columns that the dataset does not have. Formats that do not store their
         columns check each record instead; see `complete`."""
-        if shard in self._whole:
-            return
-        if self.found_types == "stored":
-            names = self._names_alone(shard, only_stored=True)
-            refuse_left_out(self.paths[shard], names, self._names_in_files())
-        self._whole.add(shard)
+        self._checks.of_stored(self, shard)
 
     @property
     def _is_of_all(self) -> bool:
         """Whether the schema has the fields of all files, so that a file may lack some."""
         return self.options.format_options.get("infer_records") == "all"
-
-    def _look_for_others(self, shard: int) -> None:
-        self._looked_at.add(shard)
-        opened = self._opened[shard]
-        if opened is not None:
-            names = self._names_in_files()
-            warn_of_left_out(self.paths[shard], opened.own.stored_names, names)
 
     @property
     def found_types(self) -> Types:
@@ -453,16 +419,12 @@ class Files(Unlisted):
     def _has_whole_schema(self) -> bool:
         return isinstance(self.options.schema, pa.Schema)
 
-    def _names_in_files(self) -> list[str]:
+    @property
+    def names_in_files(self) -> list[str]:
+        """The names of the fields in the files, which overlays may rename."""
         return (self.schema if self._settled is None else self._settled).names
 
-    def _refuse_disjoint(self, shard: int, own: list[str]) -> None:
-        names = self._names_alone(shard)
-        if has_none_of(names, own):
-            refuse_disjoint(fields_of(self.paths, self._names_alone), self.storage)
-            raise none_in_common(self.paths[shard], names, own)
-
-    def _names_alone(self, shard: int, *, only_stored: bool = False) -> list[str]:
+    def names_alone(self, shard: int, *, only_stored: bool = False) -> list[str]:
         """The names of the fields, or stored fields, that a file has if it is opened separately."""
         alone = copy.copy(self)
         alone._settled = alone._overlays = None
