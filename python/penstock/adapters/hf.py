@@ -22,7 +22,8 @@ _PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 
 def to_hf(dataset: Dataset, cache_dir: str | os.PathLike[str] | None = None) -> datasets.Dataset:
     """Return a Hugging Face dataset. Its records are written once to an Arrow file in the cache, in bounded memory, and
-    found there the next time. Images become `datasets.Image`, class labels `datasets.ClassLabel`.
+    found there the next time. Images become `datasets.Image`, class labels `datasets.ClassLabel`; what a file of `datasets`
+    says of its features stays.
 
     Args:
         dataset: the data.
@@ -66,8 +67,9 @@ def _write(dataset: Dataset, path: Path) -> None:
     from datasets import ClassLabel, Features, Image
 
     names = {field.name: _class_names(dataset, field) for field in dataset.schema}
-    stored = pa.schema([(field.name, _type_of(field.type)) for field in dataset.schema])
-    features: Any = Features.from_arrow_schema(stored)
+    types = [(field.name, _type_of(field.type)) for field in dataset.schema]
+    # Files that `datasets` wrote describe their features in the metadata, which counts where the types are the same.
+    features: Any = Features.from_arrow_schema(pa.schema(types, dataset.schema.metadata))
     for field in dataset.schema:
         found = names[field.name]
         if is_image(field.type):

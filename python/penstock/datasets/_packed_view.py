@@ -210,7 +210,8 @@ class PackedFiles(ViewFiles):
         records = self.first_records[self.firsts[shard] + numbers]
         return self.base.in_file(shard, records - self.base.firsts[shard])
 
-    def complete(self) -> Files:
+    def complete(self, *, is_found: bool = False) -> Files:
+        del is_found
         return self
 
     def missing(self, record: int, column: str) -> SchemaError:

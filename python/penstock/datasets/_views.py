@@ -56,5 +56,5 @@ class ViewFiles(Files):
     def _source_of(self, shard: int) -> Source:
         return self.base._source_of(shard)
 
-    def complete(self) -> Files:
-        return self.view.files(self.base.complete())
+    def complete(self, *, is_found: bool = False) -> Files:
+        return self.view.files(self.base.complete(is_found=is_found))

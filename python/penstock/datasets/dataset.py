@@ -441,12 +441,13 @@ class Dataset(Opened):
         """The same, for each of these files alone."""
         return tasks_of_files(self, self._call, numbers)
 
-    def complete(self) -> Dataset:
+    def complete(self, *, is_found: bool = False) -> Dataset:
         """This dataset, for callers that must not lose fields missing from the schema; see Files.complete. Both share
         the list of skipped regions."""
         if self._columns is not None:
             return self
-        return Dataset(self._call, self._files.complete(), self._skipped, self._regions)
+        files = self._files.complete(is_found=is_found)
+        return Dataset(self._call, files, self._skipped, self._regions)
 
     def tasks_at(self, numbers: range | np.ndarray) -> list[ReadTask]:
         """Return tasks that together read the records with these numbers, which must ascend."""

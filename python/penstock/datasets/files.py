@@ -523,10 +523,12 @@ class Files(Unlisted):
         """The readers of all files without overlays, one after another: there may be too many to be open together."""
         return map(self.own, range(len(self.paths)))
 
-    def complete(self) -> Files:
+    def complete(self, *, is_found: bool = False) -> Files:
         """These files, for callers that must not lose fields: a record or a file with further ones is a SchemaError,
-        unless the caller's schema leaves them out."""
-        if self.options.raw or (self._has_whole_schema and self.options.retyped is None):
+        unless the caller's schema leaves them out. `is_found`: the schema in the options is not the caller's, but was
+        found before in the same files."""
+        is_given = self._has_whole_schema and self.options.retyped is None
+        if self.options.raw or (is_given and not is_found):
             return self
         other = copy.copy(self)
         other.options = replace(self.options, complete=True)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.columns.batches import empty_batch
+from penstock.columns.inferred import as_stored
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
 from penstock.overlay.places import OverlayFolder
 from penstock.verbs.fields._values import NewFields
 
+_HUGGING_FACE = b"huggingface"
+"""The key of what `datasets` keeps in the metadata of a schema: which columns are images, and the names of classes."""
 REPLACE_HINT = "replace=True replaces the old values with the new values"
 
 
@@ -51,14 +55,16 @@ def edited(old: Dataset, part: EditPart, edit: Edit) -> Iterator[pa.RecordBatch]
     """Yield the changed records of a shard, as at least one batch."""
     reader = old.files.reader(part.place)
     names = names_after(old.schema.names, edit)
+    metadata = _metadata_after(as_stored(reader.schema).metadata or {}, edit)
     found = False
     for chunk in reader.chunks():
         batch = reader.decode(chunk, None, None)
-        yield _apply(batch, names, edit, part.shard, chunk.first_record)
+        changed = _apply(batch, names, edit, part.shard, chunk.first_record)
+        yield changed.replace_schema_metadata(metadata)
         found = True
     if not found:
         empty = empty_batch(old.schema)
-        yield _apply(empty, names, edit, part.shard, 0)
+        yield _apply(empty, names, edit, part.shard, 0).replace_schema_metadata(metadata)
 
 
 def names_after(names: list[str], edit: Edit) -> dict[str, str]:
@@ -68,6 +74,23 @@ def names_after(names: list[str], edit: Edit) -> dict[str, str]:
     if len(after) < len(names) - len(set(edit.drop)):
         raise SchemaError("two fields would have the same name")
     return after
+
+
+def _metadata_after(metadata: Mapping[bytes, bytes], edit: Edit) -> dict[bytes, bytes]:
+    """Return the metadata of a schema with the new names in the description of Hugging Face's features, which is left
+    as it is if it is not as `datasets` writes it."""
+    found, renamed = dict(metadata), dict(edit.rename)
+    try:
+        described = json.loads(found[_HUGGING_FACE])
+        features = described["info"]["features"]
+        described["info"]["features"] = {
+            renamed.get(name, name): feature
+            for name, feature in features.items()
+            if name not in edit.drop
+        }
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError):
+        return found
+    return {**found, _HUGGING_FACE: json.dumps(described).encode()}
 
 
 def _apply(

@@ -156,9 +156,10 @@ def _write(common: Common, task: ShardTask) -> Ready:
         edit = replace(edit, new=task.new)
     elif edit.new is not None:
         edit = replace(edit, new=OfShard(edit.new, task.shard))
+    old = task.old if is_spliced(task.old, 0) else task.old.complete(is_found=True)
     with nullcontext(True) if entry is None else entry.writing(overwrite=common.overwrite) as may:
         job = Job(
-            task.old,
+            old,
             (task.place.path,),
             edit,
             in_place=False,

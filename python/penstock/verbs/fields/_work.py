@@ -29,16 +29,18 @@ from penstock.verbs.fields._splicing import Output, Splicing, held_bytes
 
 
 def old_of(dataset: Dataset, paths: list[str]) -> Dataset:
-    """Return the dataset with all fields of its files. The caller's schema, which may leave out columns, is dropped,
-    except for spliced Examples: their bytes are copied, whatever the schema is."""
+    """Return the dataset with all fields of its files: a field that only later records have is an error. The caller's
+    schema, which may leave out columns, is dropped. Neither is needed for spliced Examples, whose bytes are copied."""
     is_plain = dataset.columns is None and dataset.files.overlays is None
     if is_plain and paths == list(dataset.paths):
         old = dataset  # its index is already in memory
     else:
         old = dataset.reopened(source=paths, columns=None, overlays=False)
-    if old.options.schema is None or is_spliced(old, 0):
+    if is_spliced(old, 0):
         return old
-    return dataset.reopened(source=paths, columns=None, overlays=False, schema=None)
+    if old.options.schema is not None:
+        old = dataset.reopened(source=paths, columns=None, overlays=False, schema=None)
+    return old.complete()
 
 
 def is_spliced(old: Dataset, place: int) -> bool:
