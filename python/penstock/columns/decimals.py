@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from penstock.columns import nearest
 from penstock.columns.casts import map_values
 from penstock.columns.losses import Losses
 from penstock.columns.types import innermost
@@ -64,7 +65,7 @@ class Decimals:
 
     def _column(self, column: Any, wanted: pa.DataType, name: str, first: int) -> Any:
         try:
-            made = column.cast(wanted)
+            made = nearest.cast(column, wanted)
         except pa.ArrowInvalid:
             row = next(n for n in range(len(column)) if not _fits(column.slice(n, 1), wanted))
             raise SchemaError(
@@ -88,7 +89,7 @@ def _instead(type_: pa.DataType) -> pa.DataType:
 
 def _fits(column: Any, wanted: pa.DataType) -> bool:
     try:
-        column.cast(wanted)
+        nearest.cast(column, wanted)
     except pa.ArrowInvalid:
         return False
     return True

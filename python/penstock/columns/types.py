@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns import nearest
 from penstock.columns.facts import parsed_object
 from penstock.errors import FormatError, UnsupportedError
 
@@ -337,15 +338,15 @@ def is_bytes_view(type_: pa.DataType) -> bool:
 
 
 def cast_values(array: Any, wanted: pa.DataType) -> Any:
-    """Like `array.cast(wanted)`, with two workarounds. For an extension type over views, the storage is cast, because
-    pyarrow 26 would return wrong bytes or crash. A slice of lists is copied, because pyarrow would cast the values of
-    all lists."""
+    """Like `array.cast(wanted)`, with workarounds. Decimals become the nearest floats. For an extension type over views, the
+    storage is cast, because pyarrow 26 would return wrong bytes or crash. A slice of lists is copied, because pyarrow
+    would cast the values of all lists."""
     array = _without_rest(array)
     if isinstance(array, pa.ExtensionArray) and is_bytes_view(array.storage.type):
         array = array.storage
         if isinstance(wanted, pa.BaseExtensionType):
             return pa.ExtensionArray.from_storage(wanted, array.cast(wanted.storage_type))
-    return array.cast(wanted)
+    return nearest.cast(array, wanted)
 
 
 def _without_rest(array: Any) -> Any:

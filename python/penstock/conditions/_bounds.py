@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.conditions._grammar import Field, IsIn, Literal, Node, Operation, fields_of
+from penstock.conditions._grammar import Field, IsIn, Literal, Node, Operation, Written, fields_of
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,12 @@ class Comparison(Bound):
                 low, high = _widened(low, high)
             elif not isinstance(low, (int, float, str)):
                 return True  # decimals and times of day
-            elif isinstance(value, float) and isinstance(low, int):
-                low, high = float(low), float(high)  # as Arrow compares them
+            elif isinstance(low, int) and isinstance(value, Written):
+                value = value.exact
+            elif isinstance(low, int) and isinstance(value, float):
+                low, high = float(low), float(high)  # as engines compare them
+            elif isinstance(low, float) and isinstance(value, int):
+                value = float(value)
             return bool(_MAY_HOLD[self.operator](low, high, value))
         except (TypeError, ValueError, OverflowError, pa.ArrowNotImplementedError):
             return True  # evaluating the condition reports that the types do not compare
@@ -186,9 +190,13 @@ def _compared_with_list(node: IsIn) -> list[Bound]:
     if not values or not is_plain or not isinstance(node.operand, Field):
         return []
     name = node.operand.name
-    least = Comparison(name, ">=", min(values), orders_texts=True)
-    most = Comparison(name, "<=", max(values), orders_texts=True)
+    least = Comparison(name, ">=", min(values, key=_exact), orders_texts=True)
+    most = Comparison(name, "<=", max(values, key=_exact), orders_texts=True)
     return [least, most, _part(name, node)]
+
+
+def _exact(value: Any) -> Any:
+    return value.exact if isinstance(value, Written) else value
 
 
 def _are(values: list[Any], *types: type) -> bool:

@@ -9,6 +9,15 @@ from pyarrow import compute
 
 from penstock.columns.types import is_bytes, is_text
 from penstock.conditions._grammar import Literal
+from penstock.conditions._numbers import (
+    alike,
+    as_floats,
+    exact_of,
+    grounded,
+    is_exact,
+    plain_numbers,
+    scalar_of,
+)
 from penstock.errors import SchemaError
 
 ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
@@ -31,7 +40,8 @@ def as_array(value: Any, length: int) -> pa.Array:
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """Convert values to types that Arrow can compare: no extension types, dictionaries or views."""
+    """Convert values to types that Arrow can compare: no extension types, dictionaries, views or
+    float16."""
     if isinstance(values.type, pa.BaseExtensionType):
         if isinstance(values.type, pa.FixedShapeTensorType):
             return values
@@ -40,7 +50,7 @@ def plain(values: pa.Array) -> pa.Array:
         values = values.cast(values.type.value_type)
     if values.type == pa.binary_view() or pa.types.is_fixed_size_binary(values.type):
         return values.cast(pa.binary())
-    return values.cast(pa.string()) if values.type == pa.string_view() else values
+    return values.cast(pa.string()) if values.type == pa.string_view() else plain_numbers(values)
 
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -53,11 +63,12 @@ def compared(sign: str, left: Any, right: Any) -> Any:
     if pa.types.is_null(left.type):
         return Literal(None)
     if isinstance(right, Literal):
-        if beyond := _beyond(right.value, left.type):
-            # The number is above or below all values that the type can have.
-            answer = sign in ("!=", *(("<", "<=") if beyond > 0 else (">", ">=")))
-            return compute.if_else(left.is_valid(), answer, None)
-        right = scalar(right.value, left.type)
+        found = _fitted(sign, right.value, left.type)
+        if isinstance(found, bool):
+            return compute.if_else(left.is_valid(), found, None)
+        sign, right = found
+        if pa.types.is_decimal(left.type) and pa.types.is_floating(right.type):
+            left = as_floats(left)
     elif pa.types.is_null(right.type):
         return Literal(None)
     else:
@@ -69,31 +80,19 @@ def compared(sign: str, left: Any, right: Any) -> Any:
         raise SchemaError(f"{left.type} cannot be compared with {other}") from None
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _beyond(value: Any, type_: pa.DataType) -> int:
-    """1 if a whole number is above the range of an integer type, -1 if it is below, otherwise 0."""
-    if not (pa.types.is_integer(type_) and _is_whole(value)):
-        return 0
-    bits = type_.bit_width
-    signed = pa.types.is_signed_integer(type_)
-    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-    return (value > most) - (value < least)
-
-
-def is_outside(value: Any, type_: pa.DataType) -> bool:
-    has_part = isinstance(value, float) and not value.is_integer()
-    return bool(_beyond(value, type_)) or (has_part and pa.types.is_integer(type_))
+def _fitted(sign: str, value: Any, type_: pa.DataType) -> tuple[str, pa.Scalar] | bool:
+    """A comparison with a literal as one that Arrow computes exactly, or its answer if it is the same for all values."""
+    number = exact_of(value) if is_exact(type_) else None
+    return (sign, scalar(value, type_)) if number is None else grounded(sign, number, type_)
 
 
 def scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
     """Convert a literal to a scalar that Arrow can compare with values of a type."""
-    if _is_whole(value):
+    if exact_of(value) is not None:
         if pa.types.is_floating(type_):
             return pa.scalar(float(value))
-        return pa.scalar(value, type_) if pa.types.is_uint64(type_) else pa.scalar(value)
+        own = scalar_of(value, type_) if is_exact(type_) else None
+        return pa.scalar(value) if own is None else own
     if isinstance(value, str):
         if is_bytes(type_):
             return pa.scalar(value.encode(), type_)
@@ -114,13 +113,15 @@ def _time(value: str, type_: Any) -> pa.Scalar:
 
 
 def _comparable(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Convert two columns to types that Arrow can compare: text and bytes to bytes, uint64 and int64 to decimals."""
+    """Convert two columns to types that Arrow can compare: text and bytes to bytes, numbers of several kinds to decimals
+    or float64."""
     types = (left.type, right.type)
     if any(map(is_text, types)) and any(map(is_bytes, types)):
         return left.cast(pa.large_binary()), right.cast(pa.large_binary())
+    are_numbers = all(is_exact(type_) or pa.types.is_floating(type_) for type_ in types)
     is_mixed = pa.types.is_uint64(types[0]) != pa.types.is_uint64(types[1])
-    if is_mixed and all(map(pa.types.is_integer, types)):
-        return left.cast(pa.decimal128(20)), right.cast(pa.decimal128(20))
+    if are_numbers and (is_mixed or not all(map(pa.types.is_integer, types))):
+        return alike(left, right)
     return left, right
 
 
@@ -129,14 +130,17 @@ def is_in(values: pa.Array, members: tuple[Any, ...]) -> Any:
     if pa.types.is_null(values.type):
         return Literal(None)
     given = [one for one in members if one is not None]
-    known = [one for one in given if not is_outside(one, values.type)]
-    if not known:
-        found = pa.repeat(pa.scalar(False), len(values))
+    for one in given:
+        compared("==", values[:0], Literal(one))  # raises if the types cannot be compared
+    if pa.types.is_floating(values.type):
+        values = compute.add(values.cast(pa.float64()), 0.0)  # is_in finds no 0.0 in -0.0
+        given = [one + 0.0 for one in given]
+    type_ = values.type
+    if is_exact(type_):
+        scalars = [one for one in (scalar_of(one, type_) for one in given) if one is not None]
     else:
-        for one in known:
-            compared("==", values[:0], Literal(one))  # raises if the types cannot be compared
-        scalars = [scalar(one, values.type).cast(values.type) for one in known]
-        found = compute.is_in(values, pa.array(scalars, values.type))
+        scalars = [scalar(one, type_).cast(type_) for one in given]
+    found = compute.is_in(values, pa.array(scalars, type_))
     if len(given) < len(members):
         found = compute.if_else(found, True, None)
     return compute.if_else(values.is_valid(), found, None)

@@ -11,9 +11,11 @@ import pyarrow as pa
 from pyarrow import compute
 
 from penstock import _core
+from penstock.columns import nearest
 from penstock.columns.types import is_bytes, is_embedded_image, is_text
 from penstock.conditions._comparing import as_array, compared, plain
 from penstock.conditions._grammar import Call, Literal, type_of
+from penstock.conditions._numbers import as_floats, is_exact, rounded
 from penstock.errors import SchemaError
 
 
@@ -27,9 +29,7 @@ def called(node: Call, values: pa.Array) -> Any:
     if function in _OF_ANY:
         return _OF_ANY[function](values, *node.literals)
     if function in _OF_NUMBERS:
-        if pa.types.is_decimal(values.type):
-            values = values.cast(pa.float64())
-        if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        if not (is_exact(values.type) or pa.types.is_floating(values.type)):
             raise SchemaError(f"{function} takes numbers, not {values.type}")
         return _OF_NUMBERS[function](values)
     if function in OF_TIMES:
@@ -43,10 +43,17 @@ def called(node: Call, values: pa.Array) -> Any:
 
 
 _OF_NUMBERS: dict[str, Callable[..., pa.Array]] = {
-    "abs": compute.abs_checked,
-    "round": lambda values: compute.round(values, round_mode="half_towards_infinity"),
-    "isnan": lambda values: compute.is_nan(values.cast(pa.float64())),
+    "abs": lambda values: compute.abs_checked(_in_64_bits(values)),
+    "round": rounded,
+    "isnan": lambda values: compute.is_nan(as_floats(values)),
 }
+
+
+def _in_64_bits(values: Any) -> Any:
+    """Integers as int64, so that abs(-128) has a value for int8, too."""
+    return values.cast(pa.int64()) if pa.types.is_signed_integer(values.type) else values
+
+
 OF_TIMES = ("year", "month", "day", "hour", "minute", "second")
 _OF_TEXTS: dict[str, Callable[..., pa.Array]] = {
     "lower": compute.utf8_lower,
@@ -87,7 +94,34 @@ def _searched(function: str, values: pa.Array, member: Any) -> pa.Array:
     if not (is_text(values.type) or is_bytes(values.type)) or not isinstance(member, str):
         wanted = "a text, bytes or a list" if function == "contains" else "a text or bytes"
         raise SchemaError(f"{function} looks for {member!r} in {wanted}, not in {values.type}")
-    return _SEARCHES[function](values, member)
+    is_bytewise = function in _BYTEWISE or (function == "like" and "_" not in member)
+    if is_text(values.type) or is_bytewise:
+        return _SEARCHES[function](values, member)
+    return _searched_as_text(function, values, member)
+
+
+_BYTEWISE = ("startswith", "endswith", "contains")
+"""The searches that find the same in UTF-8 as in its bytes."""
+
+
+def _searched_as_text(function: str, values: Any, member: str) -> pa.Array:
+    """Search bytes as text if they are UTF-8, and otherwise byte by byte."""
+    text = pa.large_string() if pa.types.is_large_binary(values.type) else pa.string()
+    try:
+        return _SEARCHES[function](values.cast(text), member)
+    except pa.ArrowInvalid:
+        are_text = pa.array([one is None or _is_utf_8(one) for one in values.to_pylist()])
+    by_text = compute.if_else(are_text, values, None).cast(text)
+    found = [_SEARCHES[function](either, member) for either in (by_text, values)]
+    return compute.if_else(are_text, *found)
+
+
+def _is_utf_8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_list(type_: pa.DataType) -> bool:
@@ -119,7 +153,7 @@ def _length(values: pa.Array) -> pa.Array:
 def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if is_bytes(values.type) and not is_bytes(type_):
         values = values.cast(pa.string())
-    return values.cast(type_)
+    return nearest.cast(values, type_)
 
 
 _NUMBER = r"(?i)^[+-]?(0x[0-9a-f]+|[0-9.]+(e[+-]?[0-9]+)?|inf|infinity|nan)$"

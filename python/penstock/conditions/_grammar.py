@@ -25,6 +25,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -109,6 +110,27 @@ class Call:
     function: str
     operands: tuple[Node, ...]
     literals: tuple[Any, ...] = ()
+
+
+class Written(float):
+    """A number with a point or an exponent. As a float it is the nearest one, and `exact` is the number as it is
+    written: 0.1 is a tenth."""
+
+    exact: Decimal
+
+    @classmethod
+    def of(cls, number: str | Decimal) -> float:
+        """The number. One that is far outside the range of a float64 is a plain float, infinite or zero."""
+        found = cls(number)
+        try:
+            found.exact = Decimal(number)
+        except InvalidOperation:
+            return float(number)
+        exponent = found.exact.as_tuple().exponent
+        return found if abs(int(exponent)) <= _MOST_EXPONENT else float(number)
+
+
+_MOST_EXPONENT = 400
 
 
 Node = Field | Literal | Operation | Not | IsNull | IsIn | Call
@@ -378,7 +400,7 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-_JSON = json.JSONDecoder(parse_constant=_no_constant)
+_JSON = json.JSONDecoder(parse_constant=_no_constant, parse_float=Written.of)
 
 
 def _check_literal(kind: str, literal: Any) -> None:

@@ -33,6 +33,7 @@ from penstock.conditions._grammar import (
 )
 from penstock.conditions._joining import joined
 from penstock.conditions._json import json_field
+from penstock.conditions._numbers import as_floats, of_decimals, of_literals
 from penstock.errors import SchemaError
 
 _ARITHMETIC = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
@@ -64,10 +65,18 @@ def values_of(expression: Node, text: str, batch: pa.RecordBatch) -> pa.Array:
     if isinstance(expression, Field):
         return field_of(expression.name, batch)
     try:
-        return _array(expression, batch)
+        return _narrow(_array(expression, batch), batch)
     except SchemaError as error:
         error.message = f"{describe.cut(text, _SHOWN)} cannot be computed: {error.message.removeprefix(_CANNOT)}"
         raise
+
+
+def _narrow(values: pa.Array, batch: pa.RecordBatch) -> pa.Array:
+    """Decimals with more than 38 digits, which few programs read, as float64, if no column has such decimals."""
+    is_wide = pa.types.is_decimal256(values.type)
+    if not is_wide or any(map(pa.types.is_decimal256, batch.schema.types)):
+        return values
+    return as_floats(values)
 
 
 def _value(node: Node, batch: pa.RecordBatch) -> Any:
@@ -220,6 +229,9 @@ def _operation(node: Operation, batch: pa.RecordBatch) -> Any:
 def _of_literals(sign: str, left: Any, right: Any) -> Literal:
     if left is None or right is None:
         return Literal(None)
+    exact = of_literals(sign, left, right)
+    if exact is not None:
+        return Literal(exact)
     try:
         if sign == "/":
             return Literal(left / right if right else None)
@@ -231,13 +243,17 @@ def _of_literals(sign: str, left: Any, right: Any) -> Literal:
 
 
 def _arithmetic(sign: str, left: Any, right: Any) -> Any:
-    """Compute with 64-bit numbers. Integer overflow is an error, `/` gives float64, and division by zero gives null."""
-    left, right = _number(left), _number(right)
+    """Compute with 64-bit numbers, or with decimals (`of_decimals`). Integer overflow is an error, `/` gives float64, and
+    division by zero gives null."""
+    exact = of_decimals(sign, left, right)
+    if exact is not None:
+        return exact
+    left, right = _numbers(left, right)
     if sign in _ARITHMETIC:
         return getattr(compute, _ARITHMETIC[sign])(left, right)
     right = compute.if_else(compute.equal(right, 0), None, right)
     if sign == "/":
-        return compute.divide(left.cast(pa.float64()), right.cast(pa.float64()))
+        return compute.divide(as_floats(left), as_floats(right))
     # Arrow has no kernel for the remainder.
     count = len(left if isinstance(left, pa.Array) else right)
     sides = [one if isinstance(one, pa.Array) else pa.repeat(one, count) for one in (left, right)]
@@ -245,6 +261,14 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
     missing = compute.or_(*(side.is_null() for side in sides))
     with np.errstate(all="ignore"):
         return pa.array(np.fmod(*numbers), mask=missing.to_numpy(zero_copy_only=False))
+
+
+def _numbers(left: Any, right: Any) -> tuple[Any, Any]:
+    """Both sides as int64, or as float64 if one is a float."""
+    left, right = _number(left), _number(right)
+    if left.type == right.type:
+        return left, right
+    return as_floats(left), as_floats(right)
 
 
 def _number(value: Any) -> Any:
@@ -257,4 +281,4 @@ def _number(value: Any) -> Any:
         return value.cast(pa.int64())
     if not (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         raise SchemaError(f"values of type {type_} are not numbers")
-    return value.cast(pa.float64())
+    return as_floats(value)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.columns import nearest
 from penstock.columns.lending import owned
 from penstock.columns.selection import Projection, Selection
 from penstock.conditions import Bound, Expression, Filter, expression_of
@@ -242,7 +243,7 @@ class ComputedReader(WrappedReader):
 def _cast(expression: Expression, batch: pa.RecordBatch, type_: pa.DataType) -> pa.Array:
     values = expression.values(batch)
     try:
-        return values if values.type == type_ else values.cast(type_)
+        return values if values.type == type_ else nearest.cast(values, type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaError(
             f"a value is not {type_}, the type of the first records: {error}",

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute
 
+from penstock.columns import nearest
 from penstock.columns.types import is_image, is_list
 from penstock.datasets.scan import rebatch
 from penstock.errors import FormatError
@@ -153,7 +154,7 @@ def same(a: pa.Array, b: pa.Array) -> bool:
             return bool(are_same(a, b))
     if a.type != b.type:
         try:
-            b = b.cast(a.type)
+            b = nearest.cast(b, a.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return False
     return bool(a.equals(b))
