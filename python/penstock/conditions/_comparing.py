@@ -67,7 +67,7 @@ def compared(sign: str, left: Any, right: Any) -> Any:
         if isinstance(found, bool):
             return compute.if_else(left.is_valid(), found, None)
         sign, right = found
-        if pa.types.is_decimal(left.type) and pa.types.is_floating(right.type):
+        if is_exact(left.type) and pa.types.is_floating(right.type):
             left = as_floats(left)
     elif pa.types.is_null(right.type):
         return Literal(None)

@@ -11,7 +11,7 @@ from penstock.columns import nearest
 from penstock.columns.types import is_bytes, is_text
 from penstock.conditions._comparing import ARROW_ERRORS, scalar
 from penstock.conditions._grammar import Literal
-from penstock.conditions._numbers import decimal_of, exact_of, is_exact, scalar_of
+from penstock.conditions._numbers import decimal_of, exact_of, is_exact, joint_type, scalar_of
 from penstock.errors import SchemaError
 
 
@@ -68,9 +68,10 @@ def _can_hold(type_: pa.DataType, number: float) -> bool:
 
 
 def _common(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    kinds = {pa.types.is_decimal(one) - pa.types.is_floating(one) for one in (left, right)}
-    if kinds == {1, -1}:
-        return pa.float64()
+    if pa.types.is_decimal(left) or pa.types.is_decimal(right):
+        joint = joint_type(left, right)
+        if joint is not None:
+            return joint
     schemas = [pa.schema([("", one)]) for one in (left, right)]
     try:
         return pa.unify_schemas(schemas, promote_options="permissive").field(0).type

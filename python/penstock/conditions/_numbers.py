@@ -149,16 +149,32 @@ def _as_decimals(value: Any) -> Any:
     if isinstance(value, Literal):
         return decimal_of(value.value)
     type_ = value.type
-    if pa.types.is_integer(type_):
-        digits = 20 if type_ == pa.uint64() else _DIGITS[type_.bit_width]
-        return value.cast(pa.decimal128(digits, 0))
-    return value if pa.types.is_decimal(type_) else None
+    return value.cast(_decimal_type(type_)) if is_exact(type_) else None
+
+
+def _decimal_type(type_: pa.DataType) -> pa.DataType:
+    """The type of decimals that holds all values of a type of integers or decimals."""
+    if pa.types.is_decimal(type_):
+        return type_
+    return pa.decimal128(20 if type_ == pa.uint64() else _DIGITS[type_.bit_width], 0)
 
 
 def _joint(left: Any, right: Any) -> tuple[int, int]:
     """The digits before and after the point that values of both types need."""
     whole = max(left.precision - left.scale, right.precision - right.scale)
     return whole, max(left.scale, right.scale)
+
+
+def joint_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """The type for all values of two types of numbers, of which one is decimal. None if one has no numbers."""
+    if pa.types.is_null(left) or pa.types.is_null(right):
+        return right if pa.types.is_null(left) else left
+    if not all(is_exact(one) or pa.types.is_floating(one) for one in (left, right)):
+        return None
+    if not (is_exact(left) and is_exact(right)):
+        return pa.float64()
+    whole, scale = _joint(_decimal_type(left), _decimal_type(right))
+    return _decimal(whole + scale, scale) if whole + scale <= _MOST_DIGITS else pa.float64()
 
 
 def _widened(sides: list[Any], precision: int) -> tuple[Any, Any] | None:
