@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +132,52 @@ def test_every_kind_of_number_has_a_range(tmp_path: Path, type_: pa.DataType) ->
 def test_uint64_beyond_int64_has_a_range(tmp_path: Path) -> None:
     field = stats_of(tmp_path, x=pa.array([0, (1 << 64) - 1], pa.uint64()))["x"]
     assert field.values is not None
-    assert field.values.max == float(1 << 64)
+    assert field.values.max == (1 << 64) - 1
+
+
+@given(st.lists(st.lists(st.integers(0, (1 << 64) - 1), max_size=6), min_size=1, max_size=4))
+def test_figures_of_uint64_are_exact(batches: list[list[int]]) -> None:
+    numbers = [number for batch in batches for number in batch]
+    observer = FieldObserver("x", pa.uint64())
+    for batch in batches:
+        observer.add(observer.look(pa.array(batch, pa.uint64())))
+    seen = next(observer.results())[2]
+    if numbers:
+        mean = sum(numbers) / len(numbers)
+        assert seen.values.spread() == ps.Spread(len(numbers), min(numbers), mean, max(numbers))
+    if histogram := seen.histogram():
+        assert sum(histogram.counts) == len(numbers)
+        bins = [(n - histogram.start) // histogram.bin_width for n in numbers]
+        assert [bins.count(place) for place in range(len(histogram.counts))] == [*histogram.counts]
+
+
+def test_figures_of_decimals_are_exact(tmp_path: Path) -> None:
+    exact = [Decimal(10**30 + n) for n in range(5)]
+    prices = [Decimal(text) for text in ("9999.99", "0.29", "-0.30", "7077.40", "1.00")]
+    data = {
+        "w": pa.array(exact, pa.decimal128(38, 0)),
+        "p": pa.array(prices, pa.decimal128(12, 2)),
+        "x": pa.array([Decimal(9) * 10**75] * 5, pa.decimal256(76, 0)),
+    }
+    found = stats_of(tmp_path, **data)
+    assert found["w"].values == ps.Spread(5, exact[0], float(exact[2]), exact[4])
+    assert found["p"].values == ps.Spread(
+        5, Decimal("-0.30"), float(sum(prices) / 5), Decimal("9999.99")
+    )
+    assert found["x"].values == ps.Spread(5, data["x"][0].as_py(), 9e75, data["x"][0].as_py())
+    done = run("stats", tmp_path / "data.parquet")
+    assert "-0.30 … 9,999.99, mean 3,415.7" in done.out
+    assert "000,000,004" in done.out.replace("\n", "")
+
+
+def test_a_condition_may_read_a_field_that_is_not_summarised(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ps.write({"i": [1, 3, 3], "x": [1.0, 2.0, 3.0]}, path)
+    done = run("stats", "--where", "i == 3", "--columns", "x", "--json", path)
+    fields = json.loads(done.out)["fields"]
+    assert [(field["name"], field["values"]["min"]) for field in fields] == [("x", 2.0)]
+    done = run("stats", "--where", "i == 3", "--columns", "nope", path)
+    assert (done.status, "nope" in done.err) == (2, True)
 
 
 def test_distinct_values_are_counted_up_to_a_limit(tmp_path: Path) -> None:

@@ -69,9 +69,13 @@ def command(
     """
     import penstock as ps
 
+    # A condition may use fields that are not summarised.
+    columns = options["columns"] if where is None else options.pop("columns")
     ds = filtered(opened(source, **options), where)
-    with output.progress("stats") as progress, misuse(named=names_in(where)):
-        columns = options["columns"]
+    with (
+        output.progress("stats") as progress,
+        misuse(named=(*names_in(where), *(columns or ()))),
+    ):
         found = ps.stats(ds, columns=columns, threads=threads, progress=progress, on=on)
     if as_json:
         output.emit({**_document(found), "damage": output.damage_of(ds)})

@@ -184,13 +184,21 @@ def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:
 
 
 def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> np.ndarray:
-    mask = np.asarray(function(batch))
+    found = function(batch)
+    if isinstance(found, (pa.Array, pa.ChunkedArray)):
+        found = _without_nulls(found)
+    mask = np.asarray(found)
     if mask.dtype != np.bool_ or mask.shape != (batch.num_rows,):
         raise TypeError(
             f"the function in where= returned {mask.dtype}{list(mask.shape)} for {batch.num_rows} records, "
             "not one boolean for each record; it is called with a record batch"
         )
     return mask
+
+
+def _without_nulls(found: Any) -> Any:
+    """A null is not true, as in the other conditions."""
+    return found.fill_null(False) if found.null_count and pa.types.is_boolean(found.type) else found
 
 
 def _by_expression(expression: Any, batch: pa.RecordBatch) -> np.ndarray:

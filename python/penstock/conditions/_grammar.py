@@ -35,6 +35,7 @@ MOST_NESTED = 64
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
 _WORDS = frozenset(("and", "or", "not", "in", "is", "null", "true", "false"))
 _NAME = re.compile(r"[^\W\d][\w./-]*")
+_LAST_WORD = re.compile(r"\w+\s*$")
 _QUOTED = re.compile(r"`([^`]+)`")
 _BLANKS = re.compile(r"\s*")
 _MINUS = re.compile(r"-(?!\d)")  # one before digits belongs to a number
@@ -167,6 +168,13 @@ def fields_of(node: Node) -> list[str]:
     return list(dict.fromkeys(name for one in inner for name in fields_of(one)))
 
 
+def hint_on_capitals(name: str) -> str | None:
+    """What to write instead of a name that is a word of the language in capital letters."""
+    word = name.lower()
+    is_word = word != name and (word in _WORDS or word in ("between", "like", "ilike"))
+    return f"write `{word}` in small letters" if is_word else None
+
+
 class _Parser:
     """A recursive-descent parser. `_at` is the current position in the text."""
 
@@ -185,7 +193,15 @@ class _Parser:
     def error(self, expected: str) -> ValueError:
         rest = self._text[self._at :]
         place = f"at {rest!r}" if rest else "at the end"
-        return ValueError(f"{self._text!r}: expected {expected}, {place}")
+        return ValueError(f"{self._text!r}: expected {expected}, {place}{self._on_capitals()}")
+
+    def _on_capitals(self) -> str:
+        """A hint, if the word here, or the one before, is AND, IN or the like, as SQL may have them."""
+        before = _LAST_WORD.search(self._text[: self._at])
+        for found in (_NAME.match(self._text, self._at), before):
+            if found and (hint := hint_on_capitals(found[0].strip())):
+                return f"; {hint}"
+        return ""
 
     # -- the rules ------------------------------------------------------------------------------
 

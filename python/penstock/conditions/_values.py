@@ -30,6 +30,7 @@ from penstock.conditions._grammar import (
     Not,
     Operation,
     fields_of,
+    hint_on_capitals,
 )
 from penstock.conditions._joining import joined
 from penstock.conditions._json import json_field
@@ -181,7 +182,21 @@ def column_of(name: str, columns: list[str]) -> tuple[str, list[str]]:
     for end in range(len(parts), 0, -1):
         if (column := ".".join(parts[:end])) in columns:
             return column, parts[end:]
-    raise SchemaError(f"no such column; there are: {', '.join(columns)}", field=name)
+    hint = hint_on_capitals(name) or _hint_on_operators(name, columns)
+    raise SchemaError(f"no such column; there are: {', '.join(columns)}", field=name, hint=hint)
+
+
+def _hint_on_operators(name: str, columns: list[str]) -> str | None:
+    """i/2 is a name, and may be meant as a division."""
+    first, sign, _ = name.partition("/")
+    if not sign:
+        first, sign, _ = name.partition("-")
+    is_meant = sign and first in columns
+    return (
+        f"write blanks on both sides of an operator, as in {name.replace(sign, f' {sign} ', 1)}"
+        if is_meant
+        else None
+    )
 
 
 def field_of(name: str, batch: pa.RecordBatch) -> pa.Array:

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock import describe
+from penstock.columns import nearest
 from penstock.columns.numbers import as_numpy
 from penstock.columns.types import innermost, is_bytes, is_bytes_view, is_list, is_text
-from penstock.verbs.inspect.tally import DISTINCT_BYTES, Distinct, Histogram, Range, Spread
+from penstock.verbs.inspect.tally import DISTINCT_BYTES, Distinct, Exact, Histogram, Range, Spread
 
 _IMAGE_SAMPLE = 16
 """If this many first values of a batch contain no image, the other values are not searched for images."""
@@ -127,7 +128,10 @@ def _observe(name: str, array: pa.Array, found: Observation, countless: frozense
             _observe(f"{name}.{child.name}", values, found, countless)
     elif _is_bytes(type_):
         _observe_bytes(array, seen, name in countless)
-    elif types.is_floating(type_) or types.is_decimal(type_):
+    elif types.is_decimal(type_):
+        seen.distinct.forgo()
+        _observe_decimals(array, seen)
+    elif types.is_floating(type_):
         seen.distinct.forgo()
         _observe_floats(array, seen)
     elif types.is_integer(type_) or types.is_boolean(type_) or types.is_temporal(type_):
@@ -176,6 +180,14 @@ def _observe_floats(array: pa.Array, seen: Seen) -> None:
     seen.values.add(numbers)
 
 
+def _observe_decimals(array: pa.Array, seen: Seen) -> None:
+    """The range and the sum are exact, and the histogram is that of the nearest floats."""
+    values = array.drop_null()
+    if len(values):
+        exact = Exact.of(values)
+        seen.values.add(_numpy(nearest.cast(values, pa.float64())), exact)
+
+
 def _observe_integers(array: pa.Array, seen: Seen, is_countless: bool) -> None:
     values = array.drop_null()
     type_ = values.type
@@ -190,7 +202,7 @@ def _observe_integers(array: pa.Array, seen: Seen, is_countless: bool) -> None:
         try:
             integers = values.cast(pa.int64())
         except pa.ArrowInvalid:
-            integers = values.cast(pa.float64(), safe=False)
+            integers = values
     else:
         integers = values.cast(pa.int64())
     seen.values.add(_numpy(integers))

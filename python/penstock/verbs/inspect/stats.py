@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -147,7 +148,7 @@ def stats(
             f"give {next(iter(options))}= to penstock.open: the dataset is already open"
         )
     ds = opened(source, storage, storage_options, **options)
-    schema = ds.schema if columns is None else pa.schema([ds.schema.field(c) for c in columns])
+    schema = ds.schema if columns is None else ds.select(list(columns)).schema
     observers = [FieldObserver(field.name, field.type) for field in schema]
     meter = meter_of(progress, ds)
     chosen = ds if where is None else ds.filter(where)
@@ -315,7 +316,9 @@ def _range(field: FieldStats) -> str:
 
 
 def _figure(value: Any) -> str:
-    """Return a number as text: integers in full, other numbers to four digits."""
+    """Return a number as text: integers and decimals in full, other numbers to four digits."""
+    if isinstance(value, Decimal):
+        return f"{value:,f}"
     if isinstance(value, float) and (not value.is_integer() or abs(value) >= 1e15):
         return f"{value:,.1f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     return describe.count(int(value)) if not isinstance(value, bool) else str(value).lower()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -53,8 +54,37 @@ class Histogram:
     counts: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The range and the sum of decimals, which floats are too coarse for."""
+
+    min: Decimal
+    max: Decimal
+    sum: Fraction
+
+    @staticmethod
+    def of(values: Any) -> Exact:
+        """The figures of an array of decimals without nulls, of which there is at least one."""
+        import pyarrow.compute as pc
+
+        ends = pc.min_max(values)
+        type_ = values.type
+        try:
+            wide = values.cast(pa.decimal256(76, max(type_.scale, 0)))
+            total = Fraction(pc.sum(wide).as_py()) if type_.precision <= _SUMMED else None
+        except pa.ArrowInvalid:
+            total = None  # the digits before and after the point are too many
+        if total is None:
+            total = sum(map(Fraction, values.to_pylist()), Fraction())
+        return Exact(ends["min"].as_py(), ends["max"].as_py(), total)
+
+
+_SUMMED = 56
+"""Arrow's decimals hold the sum of 10**20 numbers with so many digits."""
+
+
 class Range:
-    """The count, minimum, maximum and sum of numbers; exact for integers."""
+    """The count, minimum, maximum and sum of numbers; exact for integers and decimals."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -66,13 +96,22 @@ class Range:
         """Whether the sum of a batch is beyond float64."""
         self.bins = Bins()
 
-    def add(self, numbers: np.ndarray) -> None:
-        """Add the numbers of an int64 or finite float64 array."""
+    def add(self, numbers: np.ndarray, exact: Exact | None = None) -> None:
+        """Add the numbers of an int64, uint64 or finite float64 array. `exact` has the figures of decimals, of which
+        these are the nearest floats."""
         if not len(numbers):
             return
         low, high = numbers.min().item(), numbers.max().item()
-        self._widen(len(numbers), low, high)
-        if numbers.dtype == np.int64:
+        if exact is not None:
+            self._widen(len(numbers), exact.min, exact.max)
+            self._sum += exact.sum
+        else:
+            self._widen(len(numbers), low, high)
+            self._add_to_sum(numbers)
+        self.bins.add(numbers, low, high)
+
+    def _add_to_sum(self, numbers: np.ndarray) -> None:
+        if numbers.dtype.kind in "iu":
             # Sum the upper and lower halves separately, because the sum of many int64 may overflow.
             upper = int((numbers >> 32).sum())
             self._sum += (upper << 32) + int((numbers & 0xFFFFFFFF).sum())
@@ -83,7 +122,6 @@ class Range:
                 self._sum += Fraction(total)
             else:
                 self._is_beyond = True
-        self.bins.add(numbers, low, high)
 
     def merge(self, other: Range) -> None:
         if other.count:
@@ -111,8 +149,11 @@ class Range:
             return Spread(self.count, _moment(self.min, type_), None, _moment(self.max, type_))
         if type_ is not None and pa.types.is_boolean(type_):
             return Spread(self.count, bool(self.min), self._total() / self.count, bool(self.max))
-        mean = self._total() / self.count
-        return Spread(self.count, self.min, None if math.isnan(mean) else mean, self.max)
+        return Spread(self.count, self.min, self._mean(), self.max)
+
+    def _mean(self) -> float | None:
+        """The nearest float."""
+        return None if math.isnan(self._total()) else float(self._sum / self.count)
 
 
 def _moment(value: int, type_: pa.DataType) -> Any:
@@ -144,7 +185,7 @@ class Bins:
         exponent = _exponent(low, high)
         places = _places(numbers, exponent)
         first = int(places.min())
-        counts = np.bincount(places - first).astype(np.int64)
+        counts = np.bincount((places - first).astype(np.int64)).astype(np.int64)
         self._join(exponent, first, counts, low, high)
 
     def merge(self, other: Bins) -> None:
@@ -199,7 +240,7 @@ def _place(number: float, exponent: int) -> int:
 
 
 def _places(numbers: np.ndarray, exponent: int) -> np.ndarray:
-    if numbers.dtype == np.int64:
+    if numbers.dtype.kind in "iu":
         return numbers >> min(exponent, 63)
     places = np.floor(np.ldexp(numbers, -exponent)).astype(np.int64)
     places[(numbers < 0) & (places == 0)] = -1
