@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,9 @@ def test_an_expression_and_a_function_mean_the_same_as_the_text() -> None:
         ("endswith(t, 1)", "expected a text in quotes"),
         ("least(x, 1) == 1", "one of the functions if, coalesce, len, startswith, .*try_cast"),
         ("3", "expected a comparison"),
+        ("x == 3 AND x > 1", "at 'AND x > 1'; write `and` in small letters"),
+        ("x NOT IN [3]", "write `not` in small letters"),
+        ("NOT ok", "at 'ok'; write `not` in small letters"),
     ],
 )
 def test_an_invalid_condition_names_what_was_expected_and_where(where: str, message: str) -> None:
@@ -183,6 +187,8 @@ def test_an_invalid_condition_names_what_was_expected_and_where(where: str, mess
     ("where", "message"),
     [
         ("y > 1", "'y': no such column"),
+        ("x/2 == 1.5", r"'x/2': no such column; (?s:.*)write blanks .* as in x / 2"),
+        ("x == NULL", "'NULL': no such column; (?s:.*)write `null` in small letters"),
         ("x", "'x': values of type int32 are not booleans"),
         ("t > 1", "'t': string cannot be compared with 1"),
         ("t + 1 > 2", "'t': values of type string are not numbers"),
@@ -221,6 +227,84 @@ def test_a_condition_that_does_not_fit_the_columns_is_a_schema_error(
 ) -> None:
     with pytest.raises(ps.SchemaError, match=message):
         kept(where)
+
+
+def test_a_null_of_a_function_is_not_true() -> None:
+    assert kept(lambda batch: compute.greater(batch["x"], 1)) == kept("x > 1")
+    assert kept(lambda batch: compute.is_in(batch["x"], pa.array([3]))) == [2]
+    with pytest.raises(TypeError, match="not one boolean for each record"):
+        kept(lambda batch: batch["x"])
+
+
+NUMBERS = pa.record_batch(
+    {
+        "p": pa.array(["8165.57", "7077.40", "0.29", None]).cast(pa.decimal128(12, 2)),
+        "r": pa.array(["9.99", "-9.50", "0.50", None]).cast(pa.decimal32(3, 2)),
+        "w": pa.array(["1" + "0" * 29 + "5", "1", "-2", None]).cast(pa.decimal128(38, 0)),
+        "i": pa.array([2**62 + n for n in range(4)]),
+        "x": [0.0, -0.0, 1.0, None],
+        "s": pa.array([-128, 1, 2, None], pa.int8()),
+        "h": pa.array([2, 1.5, None, 0], pa.float16()),
+        "f": pa.array([0.1, 1, 2, None], pa.float32()),
+        "b": pa.array(["ärger".encode(), b"\xffrger", "ÄRGER".encode(), None]),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        ("p == 8165.57", [0]),
+        ("p > 8165.57", []),
+        ("p <= 7077.40", [1, 2]),
+        ("p between 0.29 and 7077.399999999999999999999", [2]),
+        ("p in [1, 0.29, 0.001]", [2]),
+        ("p < 1e500 and p > -1e-500", [0, 1, 2]),
+        ("p * 100 == 29", [2]),
+        ("p == 0.1 + 0.19", [2]),
+        ("p % 0.1 == 0", [1]),
+        ('cast(p, "float64") == 7077.4', [1]),
+        ("p / 100 == 0.0029", [2]),
+        ("p / 0 is null and p % 0 is null", [0, 1, 2, 3]),
+        ("coalesce(p, 0) == 0", [3]),
+        ("if(p < 1, i, p) > 8000", [0, 2]),
+        ("round(r) == 10 or round(r) == -10", [0, 1]),
+        ("r + 0.01 == 10", [0]),
+        ("w == 1000000000000000000000000000005", [0]),
+        ("w * 100 == 100", [1]),
+        ("i > 4611686018427387904.5 and i < 4611686018427387907.0", [1, 2]),
+        ("i < 4.7e18", [0, 1, 2, 3]),
+        ("i in [4611686018427387905.0, 1e300]", [1]),
+        ("i > x and i + 0.5 > 1", [0, 1, 2]),
+        ("x in [0]", [0, 1]),
+        ("x not in [-0.0]", [2]),
+        ("abs(s) == 128", [0]),
+        ("h == 2 or h in [1.5]", [0, 1]),
+        ("f == 0.1 or f in [0.1]", []),  # float32 has no 0.1
+        ('b ilike "ärger"', [0, 2]),
+        ('b like "_rger"', [0, 1]),  # bytes that are not UTF-8 are compared byte by byte
+        ('matches(b, "(?i)^.rger$")', [0, 1, 2]),
+    ],
+)
+def test_numbers_are_compared_exactly_and_bytes_as_text(where: str, numbers: list[int]) -> None:
+    assert kept(where, NUMBERS) == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "type_", "first"),
+    [
+        ("p * 100", pa.decimal128(16, 2), Decimal("816557.00")),
+        ("p - 1", pa.decimal128(13, 2), Decimal("8164.57")),
+        ("p / 3", pa.float64(), 8165.57 / 3),
+        ("w * 100", pa.float64(), 1e32),  # 42 digits
+        ("coalesce(p, 0.001)", pa.decimal128(13, 3), Decimal("8165.570")),
+        ("coalesce(p, i)", pa.decimal128(21, 2), Decimal("8165.57")),
+        ("coalesce(p, x)", pa.float64(), 8165.57),
+    ],
+)
+def test_decimals_are_computed_as_decimals(text: str, type_: pa.DataType, first: Any) -> None:
+    found = expression_of(text, NUMBERS.schema.names).values(NUMBERS)
+    assert (found.type, found[0].as_py()) == (type_, first)
 
 
 def test_a_branch_that_is_not_taken_is_not_computed() -> None:
@@ -352,6 +436,20 @@ def test_a_condition_on_a_missing_field_names_the_existing_fields(tmp_path: Path
     with pytest.raises(ps.SchemaError, match="no such column; there are: a"):
         ps.convert(tmp_path / "a.tfrecord", tmp_path / "b.parquet", where="nope > 3")
     assert not (tmp_path / "b.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("where", "low"),
+    [
+        ("x < 4611686018427387904.9", 2**62),
+        ("x in [4611686018427387904.0]", 2**62),
+        ("x == 9007199254740993", 2.0**53),
+    ],
+)
+def test_bounds_are_as_exact_as_the_condition(where: str, low: float) -> None:
+    found = filter_of(where, ["x"])
+    assert found.holds(pa.record_batch({"x": [low]})).all()
+    assert all(bound.may_hold(low, low, has_nulls=False) for bound in found.bounds)
 
 
 VALUES = st.none() | st.integers(-4, 4)
