@@ -239,6 +239,6 @@ def _sql_of_exact(where: str) -> str:
 
 
 @given(EXACT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_exact_numbers_and_bytes_mean_what_they_mean_in_sql(where: str) -> None:
     assert kept(where, EXACT_BATCH) == kept_by_duckdb(_sql_of_exact(where), "exact")
