@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 
+from penstock.adapters._jax_integers import check_fits
 from penstock.adapters._rows import (
     Facts,
     Rows,
@@ -49,22 +50,8 @@ def _for_jax(column: str, array: np.ndarray) -> np.ndarray:
     """
     if name_of_bits(array.dtype) == BFLOAT16:
         return array.view(jnp.bfloat16)
-    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        _check_fits(column, array, jax.dtypes.canonicalize_dtype(array.dtype))
+    check_fits(column, array)
     return array
-
-
-def _check_fits(column: str, array: np.ndarray, stored: np.dtype) -> None:
-    limits = np.iinfo(stored)
-    for value in (int(array.min()), int(array.max())):
-        if not limits.min <= value <= limits.max:
-            raise SchemaError(
-                f"a number does not fit {stored}, in which JAX stores {array.dtype}",
-                field=column,
-                expected=f"from {limits.min} to {limits.max}",
-                found=value,
-                hint='jax.config.update("jax_enable_x64", True), or leave the column out with columns=',
-            )
 
 
 class JaxBatches(View):
