@@ -210,3 +210,18 @@ def test_no_documents_in_an_order_make_no_rows(tmp_path: Path) -> None:
     ps.write(pa.table({"tokens": pa.array([[], None], pa.list_(pa.int64()))}), tmp_path / "a.arrow")
     data = ps.packed(ps.open(tmp_path / "a.arrow"), "tokens", 8, order=ps.Shuffled(0))
     assert rows_of(data) == []
+
+
+def test_several_datasets_are_packed_one_by_one_and_mixed(tmp_path: Path) -> None:
+    sets = {}
+    for number, name in enumerate("ab"):
+        ps.write({"tokens": [[number]] * 6}, tmp_path / f"{name}.tfrecord")
+        sets[name] = ps.open(tmp_path / f"{name}.tfrecord")
+    for several in (sets, list(sets.values())):
+        with pytest.raises(TypeError, match=r"pack each .*order=penstock\.Mixture"):
+            ps.packed(several, "tokens", 2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"not str; try penstock\.open"):
+        ps.packed("a.tfrecord", "tokens", 2)  # pyright: ignore[reportArgumentType]
+    rows = {name: ps.packed(ds, "tokens", 2) for name, ds in sets.items()}
+    loader = ps.Loader(rows, 2, order=ps.Mixture({"a": 0.5, "b": 0.5}, seed=0))
+    assert {n for batch in loader for n in np.unique(batch["tokens"]).tolist()} == {0, 1}

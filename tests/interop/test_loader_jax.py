@@ -114,10 +114,73 @@ def test_errors_for_data_that_cannot_be_sharded_say_what_to_do(numbers: Path) ->
     with pytest.raises(ps.SchemaError, match="pad"):
         next(iter(loader(numbers).jax(over_eight())))
     # 200 records are 12 batches of 16 and one of 8, which can be divided over 8 devices. 198
-    # records leave a batch of 6, which cannot.
-    short = ps.Loader(ps.open(numbers, columns=["id"]), 66).jax(over_eight())
-    with pytest.raises(ps.SchemaError, match="drop_last"):
-        next(iter(short))
+    # records leave a batch of 6, which cannot, and that is known before the first batch.
+    ids = ps.open(numbers, columns=["id"])
+    short = ps.Loader(ids.subset(range(198)), 16)
+    with pytest.raises(ps.SchemaError, match=r"a batch of 6 records .* 8 equal parts\n.*drop_last"):
+        next(iter(short.jax(over_eight())))
+    assert short.state_dict()["position"] == 0
+    with pytest.raises(ps.SchemaError, match="a batch_size that is a multiple of 8"):
+        next(iter(ps.Loader(ids, 66).jax(over_eight())))
+    # Only a batch shows what `map` makes of it.
+    fewer = iter(ps.Loader(ids, 16, map=lambda batch: {"id": batch["id"][:12]}).jax(over_eight()))
+    with pytest.raises(ps.SchemaError, match="'id': a batch of 12 records"):
+        next(fewer)
+
+
+@pytest.mark.parametrize("wrong", ["dict", "mesh", "spec"])
+def test_what_is_no_sharding_is_refused_with_its_type(numbers: Path, wrong: str) -> None:
+    sharding = over_eight()
+    given = {"dict": {"id": sharding}, "mesh": sharding.mesh, "spec": sharding.spec}[wrong]
+    with pytest.raises(TypeError, match=f"NamedSharding.*not a {type(given).__name__}$"):
+        loader(numbers).jax(given)
+
+
+def test_a_spec_is_cut_to_the_axes_of_each_column(numbers: Path) -> None:
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "seq"))
+    spec = PartitionSpec("data", "seq")
+    flat = {"columns": ["id", "score"], "record_numbers": "number", "uneven": "pad"}
+    want = next(iter(loader(numbers, **flat)))
+    batch = next(iter(loader(numbers, **flat).jax(NamedSharding(mesh, spec))))
+    for name, axes in {"id": spec[:1], "number": spec[:1], "mask": spec[:1], "score": spec}.items():
+        assert batch[name].sharding == NamedSharding(mesh, PartitionSpec(*axes)), name
+        assert np.array_equal(batch[name], want[name])
+    three = NamedSharding(mesh, PartitionSpec("seq", "data"))
+    with pytest.raises(ps.SchemaError, match=r"'score': .*16, 2.*\n.*PartitionSpec"):
+        next(iter(loader(numbers, columns=["score"]).jax(three)))
+
+
+@pytest.mark.parametrize("value", [2**40 + 5, -(2**31) - 1, 2**31])
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_integers_that_do_not_fit_32_bits_are_refused(
+    value: int, is_sharded: bool, tmp_path: Path
+) -> None:
+    sharding = over_eight() if is_sharded else None
+    ps.write({"id": [1] * 7 + [value]}, tmp_path / "a.parquet")
+    ours = ps.Loader(ps.open(tmp_path / "a.parquet"), 8)
+    with pytest.raises(ps.SchemaError, match=f"'id': .*int32.*\n.*found {value}\n.*jax_enable_x64"):
+        next(iter(ours.jax(sharding)))
+    with jax.enable_x64(True):
+        assert next(iter(ours.jax(sharding)))["id"].tolist() == [1] * 7 + [value]
+
+
+def test_integers_that_fit_32_bits_pass(tmp_path: Path) -> None:
+    columns = {
+        "signed": np.array([-(2**31), 2**31 - 1]),
+        "unsigned": np.array([0, 2**32 - 1], np.uint64),
+        "lists": pa.array([[2**31 - 1], []]),
+    }
+    ps.write(columns, tmp_path / "a.parquet")
+    batch = next(iter(ps.Loader(ps.open(tmp_path / "a.parquet"), 2).jax()))
+    assert batch["signed"].tolist() == columns["signed"].tolist()
+    assert batch["unsigned"].tolist() == columns["unsigned"].tolist()
+    assert batch["lists"][0].tolist() == [2**31 - 1]
+    ps.write({"u": np.array([2**32], np.uint64)}, tmp_path / "b.parquet")
+    with pytest.raises(ps.SchemaError, match="4294967296"):
+        next(iter(ps.Loader(ps.open(tmp_path / "b.parquet"), 1).jax()))
+    ps.write({"lists": [[1], [2**31, 2]]}, tmp_path / "c.parquet")
+    with pytest.raises(ps.SchemaError, match="2147483648"):
+        next(iter(ps.Loader(ps.open(tmp_path / "c.parquet"), 2).jax()))
 
 
 def test_a_padded_last_batch_can_be_sharded(numbers: Path) -> None:

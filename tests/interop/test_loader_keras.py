@@ -214,3 +214,16 @@ def test_a_stopped_training_continues_as_if_it_had_not_been_stopped(
         net.fit(data, initial_epoch=first, epochs=last, shuffle=False, verbose=0, callbacks=[after])
     losses = [*by_epoch(notes.losses), *by_epoch(after.losses, left)]
     assert losses == pytest.approx(whole, rel=1e-3)
+
+
+def test_integers_that_the_backend_jax_would_wrap_around_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps.write({"x": [1, 2**40 + 5], "y": [1, 2]}, tmp_path / "a.parquet")
+    ours = ps.Loader(ps.open(tmp_path / "a.parquet"), 2)
+    monkeypatch.setattr(keras.config, "backend", lambda: "jax")
+    with pytest.raises(ps.SchemaError, match=f"'x': a number does not fit int32.*\\n.*{2**40 + 5}"):
+        ours.keras("x", "y")[0]
+    assert ours.keras("y", None)[0][0].tolist() == [1, 2]
+    monkeypatch.setattr(keras.config, "backend", lambda: "torch")
+    assert ours.keras("x", "y")[0][0].tolist() == [1, 2**40 + 5]

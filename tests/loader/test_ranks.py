@@ -8,6 +8,7 @@ import textwrap
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -192,3 +193,52 @@ def test_loaders_made_before_the_processes_are_set_up_warn_once(
     ]
     errors = [one.communicate(timeout=300)[1] for one in started]
     assert [one.returncode for one in started] == [0, 0], errors
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {"batch_size": 4, "order": ps.Shuffled(0)},
+    "padded": {"batch_size": 4, "uneven": "pad"},
+    "dropped": {"batch_size": 4, "uneven": "drop"},
+    "buckets": {"batch_size": 2, "buckets": {"id": [9, 29]}, "order": ps.Shuffled(0)},
+    "sizes": {"buckets": {"id": {9: 3, 29: 2}}, "uneven": "pad"},
+    "repeated": {"batch_size": 3, "buckets": {"id": [9, 29]}, "order": ps.Weighted([1.0] * 30, 0)},
+}
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_loader_that_gets_another_rank_continues_as_one_made_with_it(
+    data: ps.Dataset, way: str, steps: int
+) -> None:
+    before = ps.Loader(data, **WAYS[way])
+    before.set_epoch(1)
+    batches = iter(before)
+    for _ in range(steps):
+        next(batches)
+    state = before.state_dict()
+    for rank in range(3):
+        moved = ps.Loader(data, **WAYS[way], rank="auto")
+        moved.load_state_dict(state)
+        moved.set_rank(rank, 3)
+        made = ps.Loader(data, **WAYS[way], rank=rank, world_size=3)
+        made.load_state_dict(state)
+        assert moved.state_dict() == made.state_dict() == state
+        for _ in range(2):  # the rest of this epoch, and the next
+            lengths = moved.batch_lengths()
+            found, want = ([batch["id"].tolist() for batch in one] for one in (moved, made))
+            assert found == want
+            assert lengths == {len(batch) for batch in found}
+    with pytest.raises(ValueError, match="rank must be from 0 to 1"):
+        moved.set_rank(2, 2)
+
+
+def test_a_state_of_something_else_is_refused_as_such(data: ps.Dataset) -> None:
+    loader = ps.Loader(data, 5)
+    with pytest.raises(
+        ps.StateError, match=r"not the state of a loader\n.*found a dict with 'a'\n"
+    ):
+        loader.load_state_dict({"a": 1})
+    with pytest.raises(ps.StateError, match="found a dict with nothing"):
+        loader.load_state_dict({})
+    with pytest.raises(ps.StateError, match=r"another version of penstock\n.*found version 7"):
+        loader.load_state_dict({**loader.state_dict(), "version": 7})

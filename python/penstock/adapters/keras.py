@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
+from keras import config
 from keras.utils import PyDataset
 
-from penstock.adapters.views import ragged_in
+from penstock.adapters.views import converted, ragged_in
 from penstock.errors import SchemaError
 from penstock.loader.loader import Loader
 
@@ -125,4 +128,7 @@ def _chosen(batch: Mapping[str, Any], names: str | Sequence[str]) -> Any:
     ragged = ragged_in(names, batch[names])
     if ragged is not None:
         raise SchemaError("Keras does not take ragged columns", field=ragged, hint='ragged="pad"')
+    if config.backend() == "jax":
+        check_fits = import_module("penstock.adapters._jax_integers").check_fits
+        converted(batch[names], partial(check_fits, names))
     return batch[names]

@@ -19,7 +19,13 @@ ADDED = {"document": pa.int32(), "position": pa.int32(), "mask": pa.bool_()}
 def checked_columns(ds: Any, column: str | Sequence[str]) -> list[str]:
     """Return the names of the columns to pack, the one with the tokens first."""
     if not isinstance(ds, Dataset):
-        raise TypeError(f"packed takes a Dataset, not {type(ds).__name__}; try penstock.open")
+        how = "try penstock.open"
+        if isinstance(ds, (Mapping, list, tuple)):
+            how = (
+                "pack each of several, and give a Loader {name: packed, …}, with"
+                " order=penstock.Mixture({name: weight, …}, seed) to mix them"
+            )
+        raise TypeError(f"packed takes a Dataset, not {type(ds).__name__}; {how}")
     columns = [column] if isinstance(column, str) else list(column)
     if not columns or len(set(columns)) < len(columns):
         raise ValueError(f"packed takes a column, or a list of different columns, not {column!r}")

@@ -124,6 +124,7 @@ class BucketSequence(RecordSequence):
     def __init__(self, order: Order, records: Records, buckets: Buckets, plan: EpochPlan) -> None:
         super().__init__(order, records)
         selects = isinstance(order, (Balanced, Mixture, Weighted))
+        self._records = records
         self.has_each_once = self.num_records == len(records) and not selects
         self.buckets = buckets
         sizes = buckets.batch_sizes or [plan.batch_size] * buckets.count
@@ -140,6 +141,14 @@ class BucketSequence(RecordSequence):
             smallest = min(one.step_records for one in self.plans)
             self._steps = self.num_records // smallest + buckets.count
         self.length = self._steps * plan.step_records
+
+    def divided(self, plan: EpochPlan) -> BucketSequence:
+        return BucketSequence(self.order, self._records, self.buckets, plan)
+
+    def batch_lengths(self, plan: EpochPlan, epoch: int, position: int) -> set[int]:
+        left = self.totals(epoch) - np.array(self.counts(epoch, position))
+        found = (self._plan_of(*one).batch_lengths() for one in enumerate(left.tolist()))
+        return set[int]().union(*found)
 
     def _plan_of(self, bucket: int, num_records: int) -> EpochPlan:
         """The steps of some records of a bucket."""

@@ -243,13 +243,13 @@ def cached(source: Records, where: Any, limit_bytes: Any) -> Cached | None:
 
 
 def parses_less_with(source: Records, order: Order, cache: Cached | None) -> str:
-    """The argument of `Loader` with which records are parsed less often, or "" if there is none."""
+    """The arguments of `Loader` with which records are parsed less often, or "" if there are none."""
     if cache is not None:
         return ""
     num_bytes = sum(dataset.files.total_bytes for dataset in source.datasets)
-    if GROWTH * num_bytes <= _free_memory() // 2:
-        return 'cache="memory"'
-    files = source.datasets[0].files
+    fits = GROWTH * num_bytes <= _free_memory() // 2
     is_scattered = isinstance(order, Shuffled) and len(source) > 0
     # Reading one record of such a file means parsing its neighbors, too.
-    return "order=penstock.Blocked(seed)" if is_scattered and files.own(0).place(0) is None else ""
+    is_blocked = is_scattered and source.datasets[0].files.own(0).place(0) is None
+    found = ['cache="memory"'] * fits + ["order=penstock.Blocked(seed)"] * is_blocked
+    return " or ".join(found)

@@ -90,6 +90,11 @@ class EpochPlan:
         for step in range(self.num_steps(position)):
             yield self.part(position, step, rank)
 
+    def batch_lengths(self, position: int = 0) -> set[int]:
+        """The different numbers of records in the batches from a position on. Only the last may differ."""
+        steps = self.num_steps(position)
+        return {self.part(position, step, 0).num_records for step in {0, steps - 1} if steps}
+
     def positions(self, part: BatchPart) -> Iterator[tuple[int, int]]:
         """The positions of a batch as ranges [start, stop), in order."""
         first, left = part.first % self.length, part.num_records

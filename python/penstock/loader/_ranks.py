@@ -6,7 +6,10 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+RankFrom = Literal["auto", "default", "argument"]
+"""Where a loader has its rank from: rank="auto", no argument at all, or the numbers that were passed."""
 
 
 class _Default(int):
@@ -34,6 +37,13 @@ _VARIABLES = (
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("MPI", "PMI_RANK", "PMI_SIZE"),
 )
+
+
+def rank_from(rank: Any, world_size: int) -> RankFrom:
+    """Where the rank of a loader with these arguments comes from."""
+    if isinstance(rank, str):
+        return "auto"
+    return "default" if rank is ALONE and world_size == 1 else "argument"
 
 
 class Watch:
@@ -65,7 +75,7 @@ def rank_and_world_size(rank: Any, world_size: int) -> tuple[Any, int, Watch]:
         ValueError: `rank` is "auto", and world_size is given.
     """
     if not isinstance(rank, str):
-        is_forgotten = rank is ALONE and world_size == 1
+        is_forgotten = rank_from(rank, world_size) == "default"
         has_warned = is_forgotten and _warn_if_forgotten()
         return rank, world_size, Watch(is_on=is_forgotten and not has_warned)
     if rank != "auto":

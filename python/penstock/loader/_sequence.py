@@ -78,6 +78,14 @@ class RecordSequence:
         """The position at which an epoch begins. It is 0 unless the number of steps depends on the epoch."""
         return 0
 
+    def divided(self, plan: EpochPlan) -> RecordSequence:
+        """The same sequence for the ranks of another plan."""
+        return self
+
+    def batch_lengths(self, plan: EpochPlan, epoch: int, position: int) -> set[int]:
+        """The different numbers of records in the batches of an epoch, from a position on."""
+        return plan.batch_lengths(position)
+
     def placed(self, epoch: int, position: int = 0) -> tuple[int, int]:
         """An epoch and a position, which is moved forward to the beginning of the epoch if it is before that."""
         return epoch, max(position, self.begin(epoch))

@@ -59,11 +59,18 @@ def loaded(
     loader."""
     if not isinstance(state, Mapping):
         raise StateError(f"a state is a dict from state_dict, not {type(state).__name__}")
-    if state.get("version") != VERSION:
+    if "version" not in state:
+        raise StateError(
+            "this is not the state of a loader",
+            expected="a dict from state_dict, with " + ", ".join(made(0, {}, guard)),
+            found=f"a dict with {_SHORT.repr(list(state))[1:-1] or 'nothing'}",
+            hint="if it is part of a checkpoint, pass that part",
+        )
+    if state["version"] != VERSION:
         raise StateError(
             "the state is from another version of penstock",
             expected=f"version {VERSION}",
-            found=f"version {_SHORT.repr(state.get('version'))}",
+            found=f"version {_SHORT.repr(state['version'])}",
         )
     epoch, position = (_count(state, key) for key in ("epoch", "position"))
     reasons = {

@@ -29,7 +29,7 @@ from penstock.loader._padding import array_options, padded_paths
 from penstock.loader._plan import EpochPlan
 from penstock.loader._processes import workers_for
 from penstock.loader._progress import line as progress_line
-from penstock.loader._ranks import ALONE, rank_and_world_size
+from penstock.loader._ranks import ALONE, Watch, rank_and_world_size, rank_from
 from penstock.loader._recipe import Decode, Made, Recipe
 from penstock.loader._same import check_same
 from penstock.loader._sources import records_of
@@ -165,6 +165,8 @@ class Loader:
         buckets: Mapping[str, Sequence[int] | Mapping[int, int]] | None = None,
     ) -> None:
         self.order = arguments.checked_order(order)
+        self.rank_from = rank_from(rank, world_size)
+        """Whether the rank was found ("auto"), passed ("argument"), or neither ("default")."""
         rank, world_size, self._watch = rank_and_world_size(rank, world_size)
         arguments.check_columns(columns)
         arguments.check_functions(decode, map, map_records)
@@ -214,7 +216,16 @@ class Loader:
             added_columns(self.source, record_numbers, source_numbers),
             self._workers,
         )
-        self._maker = BatchMaker(
+        self._maker = self._new_maker()
+        self._guarded: dict[str, Any] | None = None
+        self._at = self._next = (checked_epoch(epoch), 0)
+        self.planned_records = 0
+        """Records planned for the latest batch, including skipped damaged records; the same on every rank."""
+        self.padded_to: Mapping[str, tuple[int, ...]] = {}
+        """The lengths of the latest batch's bucket, by column; empty without buckets."""
+
+    def _new_maker(self) -> BatchMaker:
+        return BatchMaker(
             self._sequence,
             self.cache or self.source,
             self.plan,
@@ -223,12 +234,6 @@ class Loader:
             self.threads,
             self.memory_bytes,
         )
-        self._guarded: dict[str, Any] | None = None
-        self._at = self._next = (checked_epoch(epoch), 0)
-        self.planned_records = 0
-        """Records planned for the latest batch, including skipped damaged records; the same on every rank."""
-        self.padded_to: Mapping[str, tuple[int, ...]] = {}
-        """The lengths of the latest batch's bucket, by column; empty without buckets."""
 
     def __len__(self) -> int:
         """The number of batches of a complete epoch, the same on every rank. Epochs may differ if there are `buckets`
@@ -341,6 +346,16 @@ class Loader:
         epoch, position = self._sequence.placed(self._next[0])
         return self.batch(epoch, position, step % len(self))
 
+    def batch_lengths(self) -> set[int]:
+        """The different numbers of records in the batches of the next `for`. Skipped damaged records may make a batch
+        shorter, and `map` may give it any length."""
+        return self._sequence.batch_lengths(self.plan, *self.next_start)
+
+    @property
+    def has_map(self) -> bool:
+        """Whether `map` may give a batch another number of records."""
+        return self._recipe.user.map is not None
+
     @property
     def padded_columns(self) -> list[str]:
         """Columns padded to the longest list of each batch; empty if `map` or `map_records` may change them."""
@@ -386,6 +401,22 @@ class Loader:
             self._sequence.restart()
             self._at = self._next = (checked_epoch(epoch), 0)
 
+    def set_rank(self, rank: int, world_size: int) -> None:
+        """Make the next `for` read the part of another rank. `jax(sharding=)` does so with rank="auto"."""
+        if (rank, world_size) == (self.rank, self.plan.world_size):
+            return
+        arguments.check_damage(self.source.damage_mode, world_size)
+        epoch, position = self.next_start
+        state = self._sequence.state(epoch, position)
+        plan = replace(self.plan, world_size=world_size)
+        self.rank = arguments.checked_rank(rank, world_size)
+        self._sequence = self._sequence.divided(plan)
+        self.buckets = self._sequence if isinstance(self._sequence, BucketSequence) else None
+        self.plan = replace(plan, length=self._sequence.length)
+        self._watch = Watch(is_on=False)
+        self._maker = self._new_maker()
+        self._at = self._next = (epoch, self._sequence.resume(epoch, state))
+
     def _guard(self) -> dict[str, Any]:
         # Computed once, because some callers ask for the state at every step, and there may be many files.
         if self._guarded is None:
@@ -408,7 +439,8 @@ class Loader:
         """Dicts of JAX arrays, transferred to the device one batch ahead. Text, bytes and objects are lists.
 
         Args:
-            sharding: a jax.sharding.Sharding of global arrays; this process provides the records of its rank.
+            sharding: a jax.sharding.Sharding of global arrays, whose first axis has the records of all ranks. With
+                rank="auto", the loader takes rank and world_size from the rows that the devices of this process need.
             device: a jax.Device, used if there is no sharding; None for JAX's default.
         """
         return import_module("penstock.adapters.jax").JaxBatches(self, sharding, device)

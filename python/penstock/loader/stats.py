@@ -39,8 +39,8 @@ class LoaderStats(Printed):
         loop_seconds: how long the loop used the batches.
         stage_seconds: the time of all threads together in each stage: "read", "verify", "columns" (parsing records),
             "decode", "map".
-        parses_less_with: an argument of the loader with which records are parsed less often: `cache="memory"` if they
-            fit there, or an order that reads parts of files once. "" if there is none.
+        parses_less_with: what to pass to the loader so that records are parsed less often: `cache="memory"` if they fit
+            there, an order that reads parts of files once, or one of both. "" if there is neither.
         num_requests, num_fetched_bytes, num_retries: what was asked of object stores in this process, also by others
             that use the same datasets. 0 for files of this machine.
         store_wait_seconds: how long threads waited for the answers of object stores, all threads together.
