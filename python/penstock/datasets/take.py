@@ -11,17 +11,17 @@ import pyarrow as pa
 from penstock.columns.batches import empty_batch
 from penstock.columns.joined import join, picked
 from penstock.columns.lending import as_lent
-from penstock.columns.numbers import as_arrow, distinct, outside
+from penstock.columns.numbers import as_arrow, distinct
 from penstock.columns.selection import Selection
 from penstock.columns.types import IN_PARTS, storage_of
 from penstock.contract.format import Chunk
 from penstock.datasets._opened import Opened
+from penstock.datasets._record_numbers import taken_numbers
 from penstock.engine.pipeline import in_order
-from penstock.errors import FormatError, RecordIndexError, StaleIndexError
+from penstock.errors import FormatError, StaleIndexError
 
 Picked = tuple[Chunk[Any], Selection]
 Watch = Callable[[Iterable[Picked]], Iterator[Picked]]
-_NOT_NUMBERS = "take expects a list of record numbers"
 
 
 def take(
@@ -37,7 +37,7 @@ def take(
     `lend`: columns of bytes and images may be views into the buffers that were read (`lending.lent_schema`). This is
     only for callers that copy the values immediately.
     """
-    numbers = _numbers(dataset, records)
+    numbers = taken_numbers(records, dataset)
     if len(dataset.paths) == 1 or not len(numbers):
         return _from_shard(dataset, 0, numbers, columns, watch, lend)
     shards, local = dataset.files.locate(numbers)
@@ -118,41 +118,6 @@ def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
         validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     chosen = pa.py_buffer(np.ascontiguousarray(held[place]))
     return pa.Array.from_buffers(pa.binary_view(), len(place), [validity, chosen, *data])
-
-
-def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray:
-    numbers = np.asarray(records)
-    is_mixed = numbers.dtype.kind == "f" and not isinstance(records, np.ndarray)
-    if numbers.ndim == 1 and (is_mixed or numbers.dtype.kind == "O"):
-        numbers = np.asarray(_checked(dataset, list(records)), np.int64)
-    if numbers.ndim != 1:
-        raise TypeError(f"take expects a list of record numbers, not {type(records).__name__}")
-    if not len(numbers):
-        return np.zeros(0, np.int64)
-    if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
-        raise TypeError(_NOT_NUMBERS)
-    total = len(dataset)
-    if numbers.dtype == np.uint64:
-        numbers = np.minimum(numbers, np.uint64(np.iinfo(np.int64).max))
-    numbers = numbers.astype(np.int64)
-    if not outside(numbers, total):
-        return numbers
-    numbers[numbers < 0] += total
-    if outside(numbers, total):
-        wrong = (numbers < 0) | (numbers >= total)
-        raise RecordIndexError(f"no record {np.asarray(records)[wrong][0]} among {total}")
-    return numbers
-
-
-def _checked(dataset: Opened, records: list[Any]) -> list[int]:
-    """Check record numbers that NumPy cannot convert, such as those beyond int64, and return them as ints."""
-    if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
-        raise TypeError(_NOT_NUMBERS)
-    total = len(dataset)
-    for one in records:
-        if not -total <= int(one) < total:
-            raise RecordIndexError(f"no record {one} among {total}")
-    return [int(one) for one in records]
 
 
 def _from_shard(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from penstock.contract.format import SkippedRegion
-from penstock.limits import checked_count
+from penstock.limits import checked_count, checked_whole
 from penstock.loader import _arguments as arguments
 from penstock.loader import _state as states
 from penstock.loader._added import added_columns
@@ -335,7 +334,7 @@ class Loader:
         Raises:
             IndexError: an epoch has fewer batches.
         """
-        step = operator.index(step)
+        step = checked_whole("a step", step)
         if not -len(self) <= step < len(self):
             raise IndexError(f"no batch {step}: an epoch has {len(self)}")
         epoch, position = self._sequence.placed(self._next[0])
