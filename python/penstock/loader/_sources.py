@@ -250,10 +250,13 @@ class Records:
     def _read(
         self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool
     ) -> pa.RecordBatch:
-        with clock.on("columns"):
+        with clock.taking():
             try:
                 self._verify_once(dataset, numbers)
-                return take(dataset, numbers, self._columns, clock.reading, lend=views)
+                is_timed = clock.is_sample
+                return take(
+                    dataset, numbers, self._columns, clock.reading, lend=views, is_timed=is_timed
+                )
             finally:
                 # Checked after the read: data read before a change is valid, and a change explains an error.
                 for shard in distinct(dataset.files.locate(numbers)[0]).tolist():

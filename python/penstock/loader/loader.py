@@ -20,7 +20,7 @@ from penstock.loader import _state as states
 from penstock.loader._added import added_columns
 from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
 from penstock.loader._buckets import BucketSequence, sequence_of
-from penstock.loader._caching import cached, parses_less_with
+from penstock.loader._caching import cached, is_compressed, parses_less_with
 from penstock.loader._class_names import ClassNames
 from penstock.loader._fill import of_columns
 from penstock.loader._maker import BatchMaker
@@ -186,7 +186,7 @@ class Loader:
             schema,
             decode or {},
             ragged=ragged,
-            fill=of_columns(fill or {}, schema, self.source.every_name),
+            fill=of_columns(fill, schema, self.source.every_name),
             pad_to=pad_to,
             buckets=self._sequence.longest(),
             truncate=truncate,
@@ -199,7 +199,8 @@ class Loader:
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         advice = partial(parses_less_with, self.source, self.order, self.cache)
-        self._meter = Meter(self.threads, advice, self.source.traffic)
+        compressed = partial(is_compressed, self.source)
+        self._meter = Meter(self.threads, advice, self.source.traffic, compressed)
         user = UserCode(map, map_records, arrays)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
         self._recipe = Recipe(
