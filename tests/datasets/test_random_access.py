@@ -238,9 +238,7 @@ def test_a_subset_takes_a_mask_or_ascending_numbers(tmp_path: Path) -> None:
             dataset.subset(records)
         assert len(dataset.subset(np.unique(records))) == len(set(records))
     for records in ([-1, 0], [0, 3], [1 << 70]):
-        with pytest.raises(
-            ps.RecordIndexError, match=f"no record {max(records, key=abs)} among 3"
-        ):
+        with pytest.raises(ps.RecordIndexError, match=f"no record {max(records, key=abs)} among 3"):
             dataset.subset(records)
 
 

@@ -51,7 +51,7 @@ def test_lists_that_are_not_read_decide_the_bucket(data: ps.Dataset, columns: li
         assert len(ids) <= (4 if is_long[0] else 8) and found == columns
         if "b" in columns:
             assert batch["b"].shape == (len(ids), 15 if is_long[0] else 5)
-    with pytest.raises(ps.SchemaError, match="longer than the largest bucket.*with length"):
+    with pytest.raises(ps.SchemaError, match=r"longer than the largest bucket.*with length"):
         ps.Loader(data, 8, buckets={"a": [5]}, columns=["id"])
 
 
