@@ -88,12 +88,18 @@ def limits_from(value: Limits | dict[str, int] | None) -> Limits:
 def checked_count(word: str, value: Any, least: int) -> int:
     """Check a user's value for `word`, and return it as an int. Raises TypeError if it is not a whole number, and
     ValueError if it is less than `least`."""
+    number = checked_whole(word, value)
+    if number < least:
+        raise ValueError(f"{word} must be at least {least}, not {number}")
+    return number
+
+
+def checked_whole(word: str, value: Any) -> int:
+    """Check a user's value for `word`, and return it as an int. Raises TypeError if it is not a whole number."""
     try:
         number = operator.index(value)
     except TypeError:
         number = None
     if number is None or isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{word} is a whole number, not {value!r}")
-    if number < least:
-        raise ValueError(f"{word} must be at least {least}, not {number}")
     return number

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -196,15 +197,49 @@ def test_numbers_beyond_any_integer_are_not_record_numbers(tmp_path: Path) -> No
 def test_truth_values_and_floats_are_not_record_numbers(tmp_path: Path) -> None:
     ps.write({"a": [1, 2]}, tmp_path / "a.tfrecord")
     dataset = ps.open(tmp_path / "a.tfrecord")
-    wrong: list[Any] = [[1.0], np.array([1.0]), [True], np.array([True], object), ["1"], [0, None]]
-    for records in wrong:
+    wrong: list[Any] = [
+        [1.0],
+        np.array([1.0]),
+        [True, 0],
+        np.array([True], object),
+        ["1"],
+        [0, None],
+    ]
+    for records in [*wrong, [0.5, 1.7], np.array([0.5]), {0, 1}, [[0, 1]], 1]:
         with pytest.raises(TypeError, match="record numbers"):
             dataset.take(records)
+        with pytest.raises(TypeError, match="record numbers"):
+            dataset.subset(records)
+    with pytest.raises(TypeError, match=r"use subset\(mask\)"):
+        dataset.take([True, False])
+    loader = ps.Loader(dataset, 1)
+    for ask in (dataset.__getitem__, loader.__getitem__, loader.locate):
+        for one in (True, np.True_, 0.5):
+            with pytest.raises(TypeError, match="number"):
+                ask(one)  # type: ignore[arg-type]
     big: list[Any] = [[1 << 63, -1], [np.int64(1), 1 << 70]]
     for records in big:
         with pytest.raises(ps.RecordIndexError):
             dataset.take(records)
     assert len(dataset.take([])) == 0
+
+
+def test_a_subset_takes_a_mask_or_ascending_numbers(tmp_path: Path) -> None:
+    ps.write({"a": [1, 2, 3]}, tmp_path / "a.tfrecord")
+    dataset = ps.open(tmp_path / "a.tfrecord")
+    mask = [False, True, True]
+    for records in (mask, np.array(mask), pa.array(mask), [1, 2], range(1, 3), pa.array([1, 2])):
+        assert dataset.subset(records).to_table()["a"].to_pylist() == [2, 3]
+    assert len(dataset.subset([])) == len(dataset.subset([False] * 3)) == 0
+    with pytest.raises(ValueError, match="the mask has 2 values, but there are 3 records"):
+        dataset.subset([False, True])
+    for records in ([2, 0], [1, 1]):
+        with pytest.raises(ValueError, match=r"must be ascending.*order= of a Loader"):
+            dataset.subset(records)
+        assert len(dataset.subset(np.unique(records))) == len(set(records))
+    for records in ([-1, 0], [0, 3], [1 << 70]):
+        with pytest.raises(ps.RecordIndexError, match=f"no record {max(records, key=abs)} among 3"):
+            dataset.subset(records)
 
 
 def test_take_decodes_only_the_columns_asked_for(tmp_path: Path) -> None:

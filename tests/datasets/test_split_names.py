@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import penstock as ps
@@ -78,3 +80,21 @@ def test_it_pickles(tmp_path: Path) -> None:
     folder = written(tmp_path, LAYOUTS["numbers behind"])
     again = pickle.loads(pickle.dumps(ps.open(folder, split="val")))
     assert names_in(again) == ["val-00000-of-00001.tfrecord"]
+
+
+def test_splits_with_other_classes_are_reported(tmp_path: Path) -> None:
+    pixel = ps.encode_images(np.zeros((1, 2, 2, 3), np.uint8), "png")[0].as_py()
+    classes = {"train": "abc", "val": "ac", "test": "ab", "masks": "xyz"}
+    for split, names in classes.items():
+        for name in names:
+            (tmp_path / split / name).mkdir(parents=True)
+            (tmp_path / split / name / "0.png").write_bytes(pixel)
+    with pytest.warns(UserWarning, match=r"'val' and 't.*the same classes.*class_names=\{'label'"):
+        val = ps.open(tmp_path, split="val")
+    train = ps.open(tmp_path / "train")
+    names = ps.Loader(train, 3).class_names
+    (batch,) = ps.Loader(val, 2, class_names=names)
+    assert batch["label"].tolist() == [0, 2]
+    assert len(ps.open(tmp_path, split="masks")) == 3
+    shutil.rmtree(tmp_path / "val")
+    assert len(ps.open(tmp_path, split="test")) == 2  # its classes have the numbers of train

@@ -111,6 +111,31 @@ def test_reading_warns_once_of_a_field_that_comes_late(name: str, way: str, tmp_
     assert named(found[MANY - 1 :].schema) == {"id"}
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_each_dataset_of_a_folder_warns_of_its_own_late_field(name: str, tmp_path: Path) -> None:
+    stem, suffix = name.split(".")
+    paths = [tmp_path / f"{stem}{n}.{suffix}" for n in range(4)]
+    for path in paths:
+        late(path)
+    for some in (paths[:2], paths[2], paths[3]):
+        ds = ps.open(some)
+        with pytest.warns(UserWarning, match="late") as told:
+            assert sum(map(len, ds.scan())) == len(ds)
+        assert len(told) == 1
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_each_dataset_of_a_folder_warns_of_its_own_columns(ending: str, tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        ps.write({"id": [1]}, tmp_path / f"{split}-0.{ending}")
+        for n in (1, 2):
+            ps.write({"id": [1], "late": [2], "more": [3]}, tmp_path / f"{split}-{n}.{ending}")
+        ds = ps.open(f"{tmp_path}/{split}-*.{ending}")
+        with pytest.warns(UserWarning, match="the columns 'late', 'more', which are left") as told:
+            assert len(ds.to_table()) == 3
+        assert len(told) == 1
+
+
 @pytest.mark.parametrize("threads", [1, 4])
 def test_many_threads_that_meet_late_fields_read_all_records(threads: int, tmp_path: Path) -> None:
     for n in range(4):
@@ -354,7 +379,7 @@ def test_reading_warns_once_of_a_column_that_only_a_later_file_stores(
 ) -> None:
     for types in (None, TYPES):
         for name, reading in READINGS.items():
-            folder = tmp_path / f"{name}-{types is None}"  # one warning for each folder
+            folder = tmp_path / f"{name}-{types is None}"
             folder.mkdir()
             paths = two_files(folder, ending)
             ds = ps.open(paths, types=types)
@@ -382,7 +407,7 @@ def test_all_files_give_their_columns(tmp_path: Path, ending: str) -> None:
         for types in (None, TYPES):
             ds = ps.open(order, infer_records="all", types=types)
             assert ds.to_table(["id", "late"]).to_pydict() == rows
-            assert ds[order is paths and 3]["late"] == (6 if order is paths else 5)
+            assert ds[3 if order is paths else 0]["late"] == (6 if order is paths else 5)
             ps.convert(ds, tmp_path / "out.arrow", overwrite=True)
             assert ps.open(tmp_path / "out.arrow").to_table(["id", "late"]).to_pydict() == rows
             found = [row for task in ds.tasks() for b in task.batches() for row in b.to_pylist()]

@@ -212,6 +212,13 @@ def test_pinned_copies_to_a_gpu_use_a_separate_stream(
     assert log.count("wait 13") == 1
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_named(numbers: Path) -> None:
+    batches = loader(numbers, columns=["id"]).torch("cuda")
+    with pytest.raises(RuntimeError, match=r"copied to 'cuda': .*(NVIDIA|CUDA)"):
+        next(iter(batches))
+
+
 # -- in DataLoader ------------------------------------------------------------------------------------
 
 

@@ -41,6 +41,20 @@ def batches_of(data: Any, buckets: Any, **options: Any) -> list[dict[str, Any]]:
     return list(ps.Loader(data, size, buckets=buckets, **given))
 
 
+@pytest.mark.parametrize("columns", [["id"], ["id", "b"]])
+def test_lists_that_are_not_read_decide_the_bucket(data: ps.Dataset, columns: list[str]) -> None:
+    sizes = {"a": {5: 8, 14: 4}, "b": [5, 15]}
+    for batch in batches_of(data, sizes, columns=columns):
+        ids, found = batch["id"], list(batch)
+        is_long = (A[ids] > 5) | (B[ids] > 5)
+        assert is_long.all() or not is_long.any()
+        assert len(ids) <= (4 if is_long[0] else 8) and found == columns
+        if "b" in columns:
+            assert batch["b"].shape == (len(ids), 15 if is_long[0] else 5)
+    with pytest.raises(ps.SchemaError, match=r"longer than the largest bucket.*with length"):
+        ps.Loader(data, 8, buckets={"a": [5]}, columns=["id"])
+
+
 KEYS = ["num_tokens", "len(text)", "len(a) + len(b)", 'cast(score, "int64")', "`num_tokens` + 0"]
 
 

@@ -183,3 +183,10 @@ def test_missing_text_and_bytes_are_filled(tmp_path: Path) -> None:
     (batch,) = ps.Loader(dataset, 2, fill={"text": "", "data": b"-", "tags": "?"}, ragged="list")
     assert [batch["text"].tolist(), batch["data"].tolist()] == [["a", ""], [b"-", b"b"]]
     assert [tags.tolist() for tags in batch["tags"]] == [["x", "?"], []]
+
+
+@pytest.mark.parametrize("fill", [0, 1, 0.5, [("x", 1)]])
+def test_fill_that_is_not_a_dict_is_refused(tmp_path: Path, fill: Any) -> None:
+    ps.write({"x": [1, None]}, tmp_path / "x.parquet")
+    with pytest.raises(TypeError, match=r"fill is a dict, such as \{'x': "):
+        ps.Loader(ps.open(tmp_path / "x.parquet"), 2, fill=fill)

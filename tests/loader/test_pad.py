@@ -47,6 +47,45 @@ def test_lists_are_padded_with_the_value_to_a_length(data: ps.Dataset) -> None:
     assert list(batch) == ["id", "tokens", "tokens_mask", "tokens_length"]
 
 
+def test_lists_are_padded_on_the_left(data: ps.Dataset) -> None:
+    options: dict[str, Any] = {"value": -1, "mask": True, "lengths": True, "side": "left"}
+    for length, width in ((7, 7), (None, 5)):
+        pad = ps.Pad(length, **options)
+        batch = batch_of(data, columns=["tokens"], pad_to={"tokens": pad})
+        rows = [row or [] for row in TOKENS]
+        assert batch["tokens"].tolist() == [[-1] * (width - len(row)) + row for row in rows]
+        assert batch["tokens_length"].tolist() == [len(row) for row in rows]
+        assert (batch["tokens_mask"] == (batch["tokens"] != -1)).all()
+    pad = ps.Pad(2, **options)
+    batch = batch_of(data, columns=["tokens"], pad_to={"tokens": pad}, truncate=True)
+    assert batch["tokens"].tolist() == [[5, 6], [-1, 8], [-1, -1], [-1, -1], [1, 2]]
+
+
+def test_lists_of_lists_and_made_lists_are_padded_on_the_left(data: ps.Dataset) -> None:
+    pad = ps.Pad((2, 3), value=0.5, mask=True, side="left")
+    batch = batch_of(data, columns=["boxes"], pad_to={"boxes": pad})
+    empty = [0.5] * 3
+    expected = [[[0.5, 1, 2], [0.5, 0.5, 3]], [empty, empty], [empty, [4, 5, 6]], [empty, empty]]
+    assert batch["boxes"].tolist() == [*expected, [empty, [0.5, 0.5, 7]]]
+    assert (batch["boxes_mask"] == (batch["boxes"] != 0.5)).all()
+    made = batch_of(
+        data,
+        columns=["id"],
+        map_records=lambda record: {"made": [7] * record["id"]},
+        pad_to={"made": ps.Pad(4, side="left")},
+    )
+    assert made["made"].tolist() == [[0] * (4 - n) + [7] * n for n in range(5)]
+    with pytest.raises(ValueError, match="side='top' of Pad is not 'right' or 'left'"):
+        ps.Pad(4, side="top")  # type: ignore[arg-type]
+
+
+def test_buckets_are_padded_on_the_left(data: ps.Dataset) -> None:
+    pads = {"tokens": ps.Pad(value=-1, side="left")}
+    loader = ps.Loader(data, 2, columns=["tokens"], buckets={"tokens": [2, 6]}, pad_to=pads)
+    rows = [row for batch in loader for row in batch["tokens"].tolist()]
+    assert [-1, 8] in rows and [-1, 1, 2, 3, 4, 5] in rows
+
+
 def test_truncated_lists_have_the_length_that_is_left(data: ps.Dataset) -> None:
     pad = ps.Pad(2, value=9, mask=True, lengths=True)
     check(batch_of(data, columns=["tokens"], pad_to={"tokens": pad}, truncate=True), 2, 9)

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,9 @@ class SlowSource(LocalSource):
         time.sleep(0.01)
         return super().gather(starts, lengths)
 
+    def local_file(self) -> Any:
+        return None  # which would be read without this class
+
 
 class SlowStorage(LocalStorage):
     def source(self, path: str, *, mmap: bool = False) -> Any:
@@ -84,6 +88,18 @@ def test_decompression_is_named(tmp_path: Path, threads: int, order: Any) -> Non
     stats = after_an_epoch(loader)
     assert max(stats.stage_seconds, key=stats.stage_seconds.__getitem__) == "read", stats
     assert "decompressing" in stats.bottleneck and "faster disk" not in stats.bottleneck
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_files_that_are_not_compressed_are_not_decompressed(data: Path, threads: int) -> None:
+    loader = ps.Loader(ps.open(data), 4, order=ps.Shuffled(0), columns=["id"], threads=threads)
+    stats = after_an_epoch(loader)
+    assert min(stats.stage_seconds[stage] for stage in ("read", "verify", "columns")) > 0
+    assert sorted(stats.stage_seconds) == ["columns", "decode", "map", "read", "verify"]
+    assert not stats.is_compressed
+    busy = replace(stats, stage_seconds={"read": 9.0}, wait_cpu_seconds=9.0, loop_seconds=0.0)
+    assert "copying many small pieces" in busy.bottleneck
+    assert "decompressing" in replace(busy, is_compressed=True).bottleneck
 
 
 @pytest.mark.parametrize("threads", [0, 2])

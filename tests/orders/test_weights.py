@@ -23,6 +23,12 @@ def test_each_epoch_has_the_share_of_every_record_within_one(weights, seed, leng
     assert not found[np.array(weights) == 0].any()
 
 
+@pytest.mark.parametrize("order", [ps.Weighted, ps.Balanced])
+def test_the_name_of_a_column_is_not_its_values(order) -> None:
+    with pytest.raises(TypeError, match=r"ds.to_table\(columns=\['label'\]\)\['label'\]"):
+        order("label", seed=0)
+
+
 @pytest.mark.parametrize("weight", [5e-324, 1.5e-310, 1.7e308])
 def test_the_smallest_and_the_largest_numbers_are_weights(weight: float) -> None:
     found = ps.Weighted([weight, weight], 0, 4).take(2, 0, 0, 4)

@@ -85,7 +85,7 @@ class TorchBatches(View, IterableDataset[Any]):
         return converted(batch, lambda array: as_tensor(array).to(self._device))
 
     def _by_stream(self, batches: Iterator[Any], device: torch.device) -> Iterator[dict[str, Any]]:
-        stream = torch.cuda.Stream(device)
+        stream = _stream_of(device)
 
         def move(batch: dict[str, Any]) -> tuple[dict[str, Any], list[torch.Tensor], Any]:
             tensors: list[torch.Tensor] = []
@@ -146,6 +146,19 @@ class TorchBatches(View, IterableDataset[Any]):
             epoch = self._loader.next_start[0]
         self._shared[0] = (mine << 32) + epoch + 1
         return epoch
+
+
+def _stream_of(device: torch.device) -> Any:
+    """A stream of a device. Raises RuntimeError that says what is missing: a driver, a GPU, or CUDA in torch."""
+    try:
+        return torch.cuda.Stream(device)
+    except (AssertionError, RuntimeError) as error:
+        reason = error
+    try:
+        torch.cuda.init()  # says more than the stream
+    except (AssertionError, RuntimeError) as error:
+        reason = error
+    raise RuntimeError(f"no batch can be copied to {str(device)!r}: {reason}") from reason
 
 
 def _refuse_batches_of_batches() -> None:

@@ -26,6 +26,11 @@ def lent_schema(schema: pa.Schema) -> pa.Schema:
     return pa.schema([_lent(field) for field in schema], schema.metadata)
 
 
+def is_lent(field: pa.Field) -> bool:
+    """Whether a field has another type in the `lent_schema`."""
+    return _lent(field).type != field.type
+
+
 def as_lent(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Convert a batch to its `lent_schema` without copying the bytes."""
     schema = lent_schema(batch.schema)

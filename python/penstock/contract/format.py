@@ -151,6 +151,8 @@ class Options:
     """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""
     as_table: bool = False
     """Whether a file that lists shards is read as a table: its format was named in the call."""
+    origin: tuple[str, int] | None = None
+    """The first file of the dataset, and how many there are: there is one warning for each dataset and field."""
     format_options: dict[str, Any] = field(default_factory=dict)
     """The format's own options, by name."""
     own: Any = None

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import copy
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.contract.format import Reader
+from penstock.contract.format import Options, Reader
+from penstock.contract.left_out import warns_first
 from penstock.datasets._one_set import OF_EVERY_RECORD, fields_of, refuse_disjoint
 from penstock.errors import SchemaError
 from penstock.storage.base import Storage
-
-_WARNED_OF: set[tuple[str, str]] = set()
-"""The folders and columns of which the program was warned."""
 
 
 class _Files(Protocol):
@@ -24,6 +21,7 @@ class _Files(Protocol):
 
     paths: Sequence[str]
     storage: Storage
+    options: Options
 
     @property
     def found_types(self) -> str: ...
@@ -49,8 +47,7 @@ class FieldChecks:
         """See Files.check_fields."""
         if whole and shard not in self.looked_at:
             self.looked_at.add(shard)
-            stored = files.own(shard).stored_names
-            _warn_of_left_out(files.paths[shard], stored, files.names_in_files)
+            _warn_of_left_out(files, shard)
         if shard in self.alike or not batch.num_rows:
             return
         self.alike.add(shard)
@@ -104,15 +101,16 @@ def _refuse_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> 
         )
 
 
-def _warn_of_left_out(path: str, names: Sequence[str], others: Sequence[str]) -> None:
-    """Warn, once for a column of the files in a folder, that it is left out because the first file does not have it."""
-    known = set(others)
-    found = next((name for name in names if name not in known), None)
-    key = os.path.dirname(path), found or ""
-    if found is not None and key not in _WARNED_OF:
-        _WARNED_OF.add(key)
+def _warn_of_left_out(files: _Files, shard: int) -> None:
+    """Warn, once for a column of the dataset, that it is left out because the first file does not have it."""
+    known, origin = set(files.names_in_files), files.options.origin
+    others = [name for name in files.own(shard).stored_names if name not in known]
+    found = [name for name in others if warns_first(origin, name)]
+    if found:
+        columns = f"column{'s' * (len(found) > 1)} {', '.join(map(repr, found))}"
         warnings.warn(
-            f"{path}: the file has the column {found!r}, which is left out, because the first file has no such column; "
-            'open(..., infer_records="all") reads it',
+            f"{files.paths[shard]}: the file has the {columns}, which {'are' if len(found) > 1 else 'is'} left out,"
+            " because the first file has no such column;"
+            f' open(..., infer_records="all") reads {"them" if len(found) > 1 else "it"}',
             stacklevel=2,
         )

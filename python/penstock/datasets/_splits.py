@@ -69,6 +69,29 @@ def expand_split(
     return Expanded(paths, found.skipped, [files for files in sets if files], None)
 
 
+def folder_of_other_classes(source: Any, split: str) -> str | None:
+    """Return the folder of another split in which a class has another number than in the folder of this split: classes
+    are folders, and are numbered in the order of their names. Folders without a class in common are no splits of the
+    same data."""
+    if not isinstance(source, (str, os.PathLike)):
+        return None
+    root = os.fsdecode(source)
+    own = _folders_in(os.path.join(root, split))
+    for name in _folders_in(root) if own else ():
+        others = _folders_in(os.path.join(root, name))
+        if set(own) & set(others) and any(a != b for a, b in zip(own, others, strict=False)):
+            return name
+    return None
+
+
+def _folders_in(path: str) -> list[str]:
+    try:
+        with os.scandir(path) as found:
+            return sorted(entry.name for entry in found if entry.is_dir() and entry.name[0] != ".")
+    except OSError:
+        return []
+
+
 def _files_of(paths: Sequence[str], names: Sequence[list[str]], split: str) -> list[str]:
     """Return the files of a split, in their order."""
     word = re.escape(split)

@@ -41,6 +41,8 @@ class Known(NamedTuple):
     """The same with the fields of overlays and of the names of folders."""
     fields: dict[str, pa.Field] | None
     """The fields of overlays; None if no file has one."""
+    origin: tuple[str, int] | None
+    """See Options.origin."""
 
 
 class TaskShard(NamedTuple):
@@ -91,7 +93,7 @@ class TaskFiles(Files):
         self.shards, self.part = shards, part
         self.paths = tuple(shard.path for shard in shards)
         self.storage = call["storage"] or LocalStorage()
-        self.options = _options(options_of(call), part)
+        self.options = replace(_options(options_of(call), part), origin=known.origin)
         self._format, self.hive, self.listed = call["format"], call["hive"], None
         self._firsts, self.uncounted = None, []
         self._hive = hive
@@ -123,7 +125,8 @@ class TaskFiles(Files):
         beside = {"source": None, "columns": None, "hive": False}
         bare = {**call, **beside, "complete": files.options.complete}
         fields = None if files._overlays is None else files._overlays.fields
-        return Known(bare, files.types, files._settled, files.schema, fields)
+        origin = files.options.origin
+        return Known(bare, files.types, files._settled, files.schema, fields, origin)
 
     @classmethod
     def hive_of(cls, files: Files) -> HiveColumns | None:

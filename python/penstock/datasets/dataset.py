@@ -19,6 +19,7 @@ from penstock.datasets._chosen import ByCondition, ByNumber, readable
 from penstock.datasets._computed import Computed, ComputedFiles, checked
 from penstock.datasets._manifest_files import ManifestFiles
 from penstock.datasets._opened import Opened, Skipped, check_are_names, options_of
+from penstock.datasets._record_numbers import ascending_numbers
 from penstock.datasets._renamed import Renamed, stored_names
 from penstock.datasets._types import schema_with, with_fields
 from penstock.datasets._views import View, ViewFiles
@@ -27,7 +28,7 @@ from penstock.datasets.scan import cautious_scan, scan
 from penstock.datasets.shard import Shard
 from penstock.datasets.take import take
 from penstock.datasets.tasks import ReadTask, tasks_at, tasks_of, tasks_of_files
-from penstock.errors import RecordIndexError, SchemaError, UnsupportedError, shown
+from penstock.errors import SchemaError, UnsupportedError, shown
 from penstock.limits import checked_count
 from penstock.manifests.manifest import Paths
 from penstock.storage.local import LocalStorage
@@ -279,10 +280,12 @@ class Dataset(Opened):
         return self.view(view)
 
     def subset(self, records: Sequence[int] | np.ndarray) -> Dataset:
-        """Return a view of the records with these numbers, which must be ascending. Nothing is read or copied.
+        """Return a view of the records with these numbers, which must be ascending, or for which a mask, bool[len(ds)],
+        is true. Nothing is read or copied.
 
         Raises:
-            ValueError: the numbers are not ascending, or occur twice.
+            TypeError: they are neither whole numbers nor truth values.
+            ValueError: the numbers are not ascending, or occur twice, or the mask has another length.
             RecordIndexError: a number is out of range.
 
         Example:
@@ -291,14 +294,7 @@ class Dataset(Opened):
             >>> ps.open("numbers.tfrecord").subset([0, 2]).to_table().to_pydict()
             {'id': [1, 3]}
         """
-        numbers = np.asarray(records, np.int64)
-        if (np.diff(numbers) <= 0).any():
-            raise ValueError(
-                "the record numbers must be ascending, because a view keeps the order of the files"
-            )
-        if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < len(self):
-            wrong = int(numbers[0] if numbers[0] < 0 else numbers[-1])
-            raise RecordIndexError(f"no record {wrong} among {len(self)}")
+        numbers = ascending_numbers(records, len(self))
         return self.view(ByNumber.of(numbers, self._files.firsts))
 
     def view(self, view: View) -> Dataset:
@@ -340,6 +336,8 @@ class Dataset(Opened):
             return self.take(np.arange(*key.indices(len(self))))
         if isinstance(key, str):
             raise TypeError(f"records have numbers; for a column use to_table(columns=[{key!r}])")
+        if isinstance(key, bool):
+            raise TypeError(f"records have numbers, and {key} is none")
         try:
             number = operator.index(key)
         except TypeError:

@@ -87,7 +87,7 @@ class Files(Unlisted):
     ) -> None:
         self.paths: Sequence[str] = paths if isinstance(paths, Paths) else tuple(paths)
         self.storage = storage
-        self.options = options
+        self.options = replace(options, origin=(paths[0], len(paths)))
         self._format = format
         self.hive = hive
         self.listed = listed

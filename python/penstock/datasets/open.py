@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
+import pyarrow as pa
+
 from penstock import formats
 from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
 from penstock.datasets._hive import folders_with_keys
 from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
-from penstock.datasets._splits import expand_split
+from penstock.datasets._splits import expand_split, folder_of_other_classes
 from penstock.datasets.dataset import Dataset, dataset_of
 from penstock.errors import shown
 from penstock.limits import Limits, limits_from
@@ -170,6 +172,8 @@ def open(
         dataset = dataset_of(call, listed, skipped)
     if isinstance(added, OverlayFolder) and not (added.may_be_missing or raw):
         _warn_if_unused(dataset)
+    if split is not None:
+        _warn_of_other_classes(dataset, source, split)
     if types:
         dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])
@@ -211,6 +215,20 @@ def _warn_if_unused(dataset: Dataset) -> None:
             f"{place.folder_of(files.paths[0])}"
         )
         warnings.warn(message, stacklevel=3)
+
+
+def _warn_of_other_classes(dataset: Dataset, source: Any, split: str) -> None:
+    """Warn if classes, which are folders, have other numbers in another split."""
+    labels = [field.name for field in dataset.schema if pa.types.is_dictionary(field.type)]
+    if not (labels and dataset.files.info(0).is_folder):
+        return
+    other = folder_of_other_classes(source, split)
+    if other is not None:
+        warnings.warn(
+            f"{os.fsdecode(source)}: the splits {split!r} and {other!r} do not have the same classes, so a class may have"
+            f" another number in each; give both loaders one list: class_names={{{labels[0]!r}: [...]}}",
+            stacklevel=3,
+        )
 
 
 def _set_split(

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.columns.batches import empty_batch
 from penstock.columns.joined import join, picked
-from penstock.columns.lending import as_lent
-from penstock.columns.numbers import as_arrow, distinct, outside
+from penstock.columns.lending import as_lent, is_lent
+from penstock.columns.numbers import as_arrow, distinct
 from penstock.columns.selection import Selection
 from penstock.columns.types import IN_PARTS, storage_of
 from penstock.contract.format import Chunk
 from penstock.datasets._opened import Opened
+from penstock.datasets._record_numbers import taken_numbers
 from penstock.engine.pipeline import in_order
-from penstock.errors import FormatError, RecordIndexError, StaleIndexError
+from penstock.errors import FormatError, StaleIndexError
 
 Picked = tuple[Chunk[Any], Selection]
 Watch = Callable[[Iterable[Picked]], Iterator[Picked]]
-_NOT_NUMBERS = "take expects a list of record numbers"
 
 
 def take(
@@ -31,15 +31,18 @@ def take(
     watch: Watch = iter,
     *,
     lend: bool = False,
+    is_timed: bool = False,
 ) -> pa.RecordBatch:
-    """See Dataset.take. `watch` iterates over the chunks, to measure the time for reading them.
+    """See Dataset.take. `watch` iterates over the chunks, to measure the time for reading them. Where a reader reads and
+    decodes in one step, there are no chunks to watch, unless the call `is_timed`.
 
     `lend`: columns of bytes and images may be views into the buffers that were read (`lending.lent_schema`). This is
     only for callers that copy the values immediately.
     """
-    numbers = _numbers(dataset, records)
+    numbers = taken_numbers(records, dataset)
+    how = _How(watch, lend, not is_timed and not (lend and _has_views(dataset, columns)))
     if len(dataset.paths) == 1 or not len(numbers):
-        return _from_shard(dataset, 0, numbers, columns, watch, lend)
+        return _from_shard(dataset, 0, numbers, columns, how)
     shards, local = dataset.files.locate(numbers)
     # Visit each shard once, then restore the requested order.
     order = np.argsort(shards, kind="stable")
@@ -48,7 +51,7 @@ def take(
 
     def part(shard: int) -> Iterator[pa.RecordBatch]:
         chosen = local[order[shards[order] == shard]]
-        yield _from_shard(dataset, shard, chosen, columns, watch, lend)
+        yield _from_shard(dataset, shard, chosen, columns, how)
 
     at_once = min(dataset.files.storage.reads_at_once or 1, len(touched))
     parts = list(in_order([lambda: iter(touched)], part, lambda batch: 0, at_once))
@@ -60,6 +63,21 @@ def take(
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     return reordered(joined, place)
+
+
+class _How(NamedTuple):
+    """How the records of each file are read."""
+
+    watch: Watch
+    lend: bool
+    is_in_one_step: bool
+    """Whether a reader that can do so reads and decodes them in one step."""
+
+
+def _has_views(dataset: Opened, columns: Sequence[str] | None) -> bool:
+    """Whether these columns have other types if they are lent."""
+    fields = dataset.schema
+    return any(is_lent(field) for field in fields if columns is None or field.name in columns)
 
 
 def want(
@@ -120,63 +138,27 @@ def _views(array: pa.Array, place: np.ndarray) -> pa.Array:
     return pa.Array.from_buffers(pa.binary_view(), len(place), [validity, chosen, *data])
 
 
-def _numbers(dataset: Opened, records: Sequence[int] | np.ndarray) -> np.ndarray:
-    numbers = np.asarray(records)
-    is_mixed = numbers.dtype.kind == "f" and not isinstance(records, np.ndarray)
-    if numbers.ndim == 1 and (is_mixed or numbers.dtype.kind == "O"):
-        numbers = np.asarray(_checked(dataset, list(records)), np.int64)
-    if numbers.ndim != 1:
-        raise TypeError(f"take expects a list of record numbers, not {type(records).__name__}")
-    if not len(numbers):
-        return np.zeros(0, np.int64)
-    if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
-        raise TypeError(_NOT_NUMBERS)
-    total = len(dataset)
-    if numbers.dtype == np.uint64:
-        numbers = np.minimum(numbers, np.uint64(np.iinfo(np.int64).max))
-    numbers = numbers.astype(np.int64)
-    if not outside(numbers, total):
-        return numbers
-    numbers[numbers < 0] += total
-    if outside(numbers, total):
-        wrong = (numbers < 0) | (numbers >= total)
-        raise RecordIndexError(f"no record {np.asarray(records)[wrong][0]} among {total}")
-    return numbers
-
-
-def _checked(dataset: Opened, records: list[Any]) -> list[int]:
-    """Check record numbers that NumPy cannot convert, such as those beyond int64, and return them as ints."""
-    if any(isinstance(one, (bool, np.bool_)) or not hasattr(one, "__index__") for one in records):
-        raise TypeError(_NOT_NUMBERS)
-    total = len(dataset)
-    for one in records:
-        if not -total <= int(one) < total:
-            raise RecordIndexError(f"no record {one} among {total}")
-    return [int(one) for one in records]
-
-
 def _from_shard(
     dataset: Opened,
     shard: int,
     records: np.ndarray,
     columns: Sequence[str] | None,
-    watch: Watch,
-    lend: bool,
+    how: _How,
 ) -> pa.RecordBatch:
     files = dataset.files
     reader = files.reader(shard)
     files.check_count(shard)
     if files.options.mmap:
         files.check_read(shard)  # pages of a truncated file must not be accessed
-    if watch is iter and not lend:
+    if how.is_in_one_step:
         batch = reader.at_once(records, columns)
         if batch is not None:
             files.check_read(shard)
             files.check_fields(shard, batch, whole=columns is None)
             return batch
-    decode = reader.lent if lend else reader.decode
+    decode = reader.lent if how.lend else reader.decode
     try:
-        picked = watch(reader.pick(records))
+        picked = how.watch(reader.pick(records))
         parts: list[pa.RecordBatch] = []
         for chunk, chosen in picked:
             parts.append(decode(chunk, chosen, columns))

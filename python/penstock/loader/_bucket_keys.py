@@ -27,19 +27,21 @@ class KeyValues(NamedTuple):
 
     by_key: dict[str, np.ndarray]
     """By key, the length or the value of each record: integers, [num_records]."""
-    padded: frozenset[str]
+    lists: frozenset[str]
     """The keys that are columns of lists."""
+    padded: frozenset[str]
+    """Those that the loader reads."""
 
 
 def values_of(records: Records, keys: Sequence[str], decoded: Collection[str]) -> KeyValues:
-    """Read what decides the buckets. Lengths of lists are kept in the index.
+    """Read what decides the buckets, also from columns that the loader does not read. Lengths of lists are kept in the
+    index.
 
     Raises:
         SchemaError: a key is neither a column of lists or integers nor an expression that gives integers; `decoded`
             has a column of lists that is a key; or a value is missing.
     """
-    schema = records.schema
-    lists = [name for name in keys if name in schema.names and has_offsets(schema.field(name).type)]
+    lists = [key for key in keys if all(_is_list(one.schema, key) for one in records.datasets)]
     for name in lists:
         if name in decoded:
             raise SchemaError("buckets= cannot pad a column that decode= decodes", field=name)
@@ -49,7 +51,12 @@ def values_of(records: Records, keys: Sequence[str], decoded: Collection[str]) -
         if key not in found:
             parts = [_integers(dataset, key) for dataset in records.datasets]
             found[key] = np.concatenate(parts)
-    return KeyValues({key: found[key] for key in keys}, frozenset(lists))
+    padded = frozenset(name for name in lists if name in records.schema.names)
+    return KeyValues({key: found[key] for key in keys}, frozenset(lists), padded)
+
+
+def _is_list(schema: pa.Schema, name: str) -> bool:
+    return name in schema.names and has_offsets(schema.field(name).type)
 
 
 def _integers(dataset: Dataset, key: str) -> np.ndarray:

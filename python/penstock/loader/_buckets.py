@@ -57,7 +57,7 @@ class Buckets:
             found = np.searchsorted(np.asarray(edges), lengths)
             if found.max(initial=0) == self.count:
                 if not truncate:
-                    raise _too_long(name, lengths, edges[-1], is_list=name in self.padded)
+                    raise _too_long(name, lengths, edges[-1], is_list=name in values.lists)
                 found = np.minimum(found, self.count - 1)
             np.maximum(of_record, found.astype(np.uint16), out=of_record)
         self.of_record = of_record

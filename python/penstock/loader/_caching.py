@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.columns.joined import join
+from penstock.contract.format import Reader
 from penstock.datasets.take import reordered
 from penstock.errors import PenstockError
+from penstock.framing.read.framed import FramedReader
 from penstock.limits import checked_count
 from penstock.loader._disk_copy import DiskCopy, NoCopy, as_schema, copy_to_folder, plain_schema
 from penstock.loader._sources import Records, Taken
@@ -240,6 +242,17 @@ def cached(source: Records, where: Any, limit_bytes: Any) -> Cached | None:
     if limit_bytes is not None:
         limit_bytes = checked_count("cache_bytes", limit_bytes, 0)
     return None if where is None else Cached(source, where, limit_bytes)
+
+
+def is_compressed(source: Records) -> bool:
+    """Whether the first file of any dataset is decompressed when it is read."""
+    with suppress(PenstockError, OSError):  # the file may have been removed meanwhile
+        return any(_compression(dataset.files.own(0)) for dataset in source.datasets)
+    return False
+
+
+def _compression(reader: Reader) -> str | None:
+    return reader.index.compression if isinstance(reader, FramedReader) else reader.compression
 
 
 def parses_less_with(source: Records, order: Order, cache: Cached | None) -> str:

@@ -268,7 +268,8 @@ def _filled_up(
     lengths = how.lengths or (None,) * len(levels)
     for depth in reversed(range(len(levels))):
         try:
-            values = _padded(values, levels[depth], lengths[depth], how.given.truncate, value)
+            truncate, is_left = how.given.truncate, how.pad.side == "left"
+            values = _padded(values, levels[depth], lengths[depth], truncate, value, is_left)
         except SchemaError as error:
             raise of_record(error, *reversed(levels[:depth])) from None
     return values
@@ -309,7 +310,12 @@ def _offsets(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
 
 
 def _padded(
-    values: np.ndarray, offsets: np.ndarray, length: int | None, truncate: bool, value: Any
+    values: np.ndarray,
+    offsets: np.ndarray,
+    length: int | None,
+    truncate: bool,
+    value: Any,
+    is_left: bool,
 ) -> np.ndarray:
     """Pad lists with a value (None: zero) to rows of `length`, or of the longest list's length if that is None."""
     counts = np.diff(offsets)
@@ -329,7 +335,8 @@ def _padded(
         counts = np.minimum(counts, length)
     nothing = 0 if value is None and values.dtype != object else value
     padded = np.full((len(counts), length, *values.shape[1:]), nothing, values.dtype)
-    padded[np.arange(length) < counts[:, None]] = values
+    places = np.arange(length)[::-1] if is_left else np.arange(length)
+    padded[places < counts[:, None]] = values
     return padded
 
 

@@ -17,9 +17,18 @@ UNFIT = " of fill= does not fit the column's type"
 
 
 def of_columns(
-    fill: Mapping[str, Any], schema: pa.Schema, others: Collection[str]
+    fill: Mapping[str, Any] | None, schema: pa.Schema, others: Collection[str]
 ) -> dict[str, Any]:
-    """The values without those of columns that the data has (`others`), but the loader does not read."""
+    """The values without those of columns that the data has (`others`), but the loader does not read.
+
+    Raises:
+        TypeError: `fill` is not a dict.
+    """
+    if fill is None:
+        return {}
+    if not isinstance(fill, Mapping):
+        name = next(iter(schema.names), "column")
+        raise TypeError(f"fill is a dict, such as {{{name!r}: {fill!r}}}, not {fill!r}")
     return {
         path: value
         for path, value in fill.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -32,7 +31,7 @@ from penstock.datasets.scan import lost_with
 from penstock.datasets.take import reordered, take, want
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError, StaleIndexError
 from penstock.framing.read.framed import FramedReader
-from penstock.limits import Limits
+from penstock.limits import Limits, checked_whole
 from penstock.loader.stats import Clock
 from penstock.payloads.image_bytes import bytes_of
 from penstock.storage.base import Traffic
@@ -129,7 +128,7 @@ class Records:
 
     def locate(self, number: int) -> tuple[str, int]:
         """The file of a record, and its number in that file."""
-        number = operator.index(number)
+        number = checked_whole("a record number", number)
         if not 0 <= number < len(self):
             raise RecordIndexError(f"no record {number} among {len(self)}")
         dataset, local = self._owner(number)
@@ -251,10 +250,13 @@ class Records:
     def _read(
         self, dataset: Dataset, numbers: np.ndarray, clock: Clock, views: bool
     ) -> pa.RecordBatch:
-        with clock.on("columns"):
+        with clock.taking():
             try:
                 self._verify_once(dataset, numbers)
-                return take(dataset, numbers, self._columns, clock.reading, lend=views)
+                is_timed = clock.is_sample
+                return take(
+                    dataset, numbers, self._columns, clock.reading, lend=views, is_timed=is_timed
+                )
             finally:
                 # Checked after the read: data read before a change is valid, and a change explains an error.
                 for shard in distinct(dataset.files.locate(numbers)[0]).tolist():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -15,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from penstock.contract.format import SkippedRegion
-from penstock.limits import checked_count
+from penstock.limits import checked_count, checked_whole
 from penstock.loader import _arguments as arguments
 from penstock.loader import _state as states
 from penstock.loader._added import added_columns
 from penstock.loader._bucket_sizes import bucket_sizes, largest_batch
 from penstock.loader._buckets import BucketSequence, sequence_of
-from penstock.loader._caching import cached, parses_less_with
+from penstock.loader._caching import cached, is_compressed, parses_less_with
 from penstock.loader._class_names import ClassNames
 from penstock.loader._fill import of_columns
 from penstock.loader._maker import BatchMaker
@@ -189,7 +188,7 @@ class Loader:
             schema,
             decode or {},
             ragged=ragged,
-            fill=of_columns(fill or {}, schema, self.source.every_name),
+            fill=of_columns(fill, schema, self.source.every_name),
             pad_to=pad_to,
             buckets=self._sequence.longest(),
             truncate=truncate,
@@ -202,7 +201,8 @@ class Loader:
         self.memory_bytes = checked_count("memory_bytes", memory_bytes, 1)
         self._progress = progress
         advice = partial(parses_less_with, self.source, self.order, self.cache)
-        self._meter = Meter(self.threads, advice, self.source.traffic)
+        compressed = partial(is_compressed, self.source)
+        self._meter = Meter(self.threads, advice, self.source.traffic, compressed)
         user = UserCode(map, map_records, arrays)
         self._workers = workers_for(user, checked_count("processes", processes, 0))
         self._recipe = Recipe(
@@ -340,7 +340,7 @@ class Loader:
         Raises:
             IndexError: an epoch has fewer batches.
         """
-        step = operator.index(step)
+        step = checked_whole("a step", step)
         if not -len(self) <= step < len(self):
             raise IndexError(f"no batch {step}: an epoch has {len(self)}")
         epoch, position = self._sequence.placed(self._next[0])

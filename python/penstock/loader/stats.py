@@ -21,7 +21,10 @@ decode images and convert columns to NumPy; call the user's functions."""
 SAMPLED = 16
 """Each payload is verified and then parsed while it is in the CPU's cache, so timing each step would cost more than
 the steps. Therefore one batch in SAMPLED verifies its payloads separately and is timed, and its share of time is
-applied to the other batches. Formats without frames (Parquet, npy …) verify within `columns`, if at all."""
+applied to the other batches; also the share of reading, where records are read and parsed in one step. Formats without
+frames (Parquet, npy …) verify within `columns`, if at all."""
+_IN_ONE_STEP = "in one step"
+"""The stage of records that were read, verified and parsed in one step, until their time is divided."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +44,7 @@ class LoaderStats(Printed):
             "decode", "map".
         parses_less_with: what to pass to the loader so that records are parsed less often: `cache="memory"` if they fit
             there, an order that reads parts of files once, or one of both. "" if there is neither.
+        is_compressed: whether files are decompressed when they are read.
         num_requests, num_fetched_bytes, num_retries: what was asked of object stores in this process, also by others
             that use the same datasets. 0 for files of this machine.
         store_wait_seconds: how long threads waited for the answers of object stores, all threads together.
@@ -62,6 +66,7 @@ class LoaderStats(Printed):
     num_retries: int = 0
     store_wait_seconds: float = 0.0
     num_cache_hits: int = 0
+    is_compressed: bool = False
 
     @property
     def total_seconds(self) -> float:
@@ -86,7 +91,7 @@ class LoaderStats(Printed):
     def to_dict(self) -> dict[str, float]:
         """All figures by name, for a logger: `wandb.log(loader.stats().to_dict())`. A stage's seconds are
         `stage_seconds/read` and so on."""
-        others = ("stage_seconds", "parses_less_with")
+        others = ("stage_seconds", "parses_less_with", "is_compressed")
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in others}
         for name in ("total_seconds", "records_per_second", "bytes_per_second", "wait_share"):
             found[name] = getattr(self, name)
@@ -99,7 +104,7 @@ class LoaderStats(Printed):
             if name == "stage_seconds":
                 earlier = before.stage_seconds
                 found[name] = {s: max(value[s] - earlier.get(s, 0), 0.0) for s in value}
-            elif name not in ("num_threads", "parses_less_with"):
+            elif name not in ("num_threads", "parses_less_with", "is_compressed"):
                 found[name] = value - getattr(before, name)
         return LoaderStats(**found)
 
@@ -115,10 +120,9 @@ class LoaderStats(Printed):
             )
         slowest = max(self.stage_seconds, key=self.stage_seconds.__getitem__)
         part = self.stage_seconds[slowest] / (sum(self.stage_seconds.values()) or 1.0)
-        is_decompressing = (
-            slowest == "read" and self.wait_cpu_seconds > _BUSY_SHARE * self.wait_seconds
-        )
-        advice = _DECOMPRESSING if is_decompressing else _ADVICE[slowest]
+        advice = _ADVICE[slowest]
+        if slowest == "read" and self.wait_cpu_seconds > _BUSY_SHARE * self.wait_seconds:
+            advice = _DECOMPRESSING if self.is_compressed else _SCATTERED
         if slowest == "columns" and self.parses_less_with:
             advice = advice.replace("ask for", f"give {self.parses_less_with}, ask for")
         if self.num_threads >= default_threads():
@@ -193,8 +197,12 @@ _DECOMPRESSING = (
     "reading, and the CPU was busy decompressing files. Give more threads= or cache=,"
     " or make uncompressed files with penstock convert."
 )
+_SCATTERED = (
+    "reading, and the CPU was busy copying many small pieces of files. Give more threads=,"
+    ' cache="memory", or order=penstock.Blocked(seed), which reads in runs.'
+)
 _BUSY_SHARE = 0.25
-"""Reading counts as decompressing if it uses more than this share of a CPU; waiting for a disk uses none."""
+"""Reading was not slowed down by a disk if it uses more than this share of a CPU; waiting for a disk uses none."""
 
 
 class Clock:
@@ -202,7 +210,8 @@ class Clock:
 
     def __init__(self, *, is_sample: bool = False) -> None:
         self.spent = dict.fromkeys(STAGES, 0.0)
-        self._is_sample = is_sample
+        self.is_sample = is_sample
+        self._has_chunks = False
         if not is_sample:
             del self.spent["verify"]
 
@@ -212,7 +221,7 @@ class Clock:
         begun = time.perf_counter()
         read = self.spent["read"]
         try:
-            if stage == "columns" and self._is_sample:
+            if stage == "columns" and self.is_sample:
                 with proving_timed() as proved:
                     yield
                     self.spent["verify"] += proved()
@@ -228,8 +237,22 @@ class Clock:
             if stage == "columns":
                 self.spent[stage] += twice
 
+    @contextmanager
+    def taking(self) -> Generator[None]:
+        """Add the time of a `with` block to the stage "columns", and the time that `reading` waits in it to "read". Without
+        chunks to wait for, records are read and parsed in one step."""
+        self._has_chunks = False
+        before = self.spent["columns"]
+        with self.on("columns"):
+            yield
+        if not self._has_chunks and not self.is_sample:
+            seconds = self.spent["columns"] - before
+            self.spent["columns"] = before
+            self.spent[_IN_ONE_STEP] = self.spent.get(_IN_ONE_STEP, 0.0) + seconds
+
     def reading(self, chunks: Iterable[Item]) -> Iterator[Item]:
         """Yield the chunks unchanged, and count the time spent waiting for them as reading instead of parsing."""
+        self._has_chunks = True
         rest = iter(chunks)
         while True:
             begun = time.perf_counter()
@@ -250,16 +273,18 @@ class Meter:
         num_threads: int,
         parses_less_with: Callable[[], str],
         traffic: Callable[[], Traffic],
+        is_compressed: Callable[[], bool],
     ) -> None:
         self._num_threads = num_threads
         self._parses_less_with = parses_less_with
         self._less_with: str | None = None
+        self._is_compressed = is_compressed
         self._traffic = traffic
         self._before = traffic()
-        self._spent = dict.fromkeys(STAGES, 0.0)
+        self._spent = dict.fromkeys((*STAGES, _IN_ONE_STEP), 0.0)
         self._batches = self._records = self._bytes = 0
         self._waited = self._busy = self._kept = 0.0
-        self._verified = self._sampled = 0.0
+        self._sampled = dict.fromkeys(("read", "verify", "columns"), 0.0)
 
     def delivered(
         self, records: int, num_bytes: int, spent: dict[str, float], waited: float, busy: float
@@ -273,8 +298,8 @@ class Meter:
         for stage, seconds in spent.items():
             self._spent[stage] += seconds
         if "verify" in spent:
-            self._verified += spent["verify"]
-            self._sampled += spent["verify"] + spent["columns"]
+            for stage in self._sampled:
+                self._sampled[stage] += spent[stage]
 
     def kept(self, seconds: float) -> None:
         """Count the seconds for which the loop used a batch."""
@@ -283,8 +308,12 @@ class Meter:
     def stats(self, num_skipped: int) -> LoaderStats:
         """The totals so far."""
         stages = dict(self._spent)
-        both = stages["verify"] + stages["columns"]
-        share = self._verified / self._sampled if self._sampled else 0.0
+        in_one_step, all_of = stages.pop(_IN_ONE_STEP), sum(self._sampled.values())
+        read = in_one_step * self._sampled["read"] / all_of if all_of else 0.0
+        both = stages["verify"] + stages["columns"] + in_one_step - read
+        parsed = all_of - self._sampled["read"]
+        share = self._sampled["verify"] / parsed if parsed else 0.0
+        stages["read"] += read
         stages |= {"verify": share * both, "columns": (1 - share) * both}
         if self._less_with is None:  # once, because it asks for the free memory
             self._less_with = self._parses_less_with()
@@ -299,6 +328,7 @@ class Meter:
             loop_seconds=self._kept,
             stage_seconds=stages,
             parses_less_with=self._less_with,
+            is_compressed=self._batches > 0 and self._is_compressed(),
             **self._since_begin(),
         )
 

@@ -112,7 +112,10 @@ def checked_records(num_records: Any) -> int:
 
 def checked_lengths(lengths: Any, num_records: int, what: str) -> np.ndarray:
     """Check that the lengths of chunks or shards add up to the number of records, and return them as int64[n]."""
-    found = np.asarray(lengths, np.int64)
+    given = np.asarray(lengths)
+    if given.size and given.dtype.kind not in "iu":
+        raise TypeError(f"the lengths of the {what} are whole numbers, not {given.dtype}")
+    found = given.astype(np.int64)
     total = int(found.sum())
     if found.ndim != 1 or total != num_records or (found < 0).any():
         raise ValueError(

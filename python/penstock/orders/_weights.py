@@ -22,6 +22,11 @@ from penstock.orders.keys import Draw, checked_seed, digest, permuted, record_ke
 
 def _array(values: Any) -> np.ndarray:
     """Convert a column without nulls to a read-only NumPy array."""
+    if isinstance(values, (str, bytes)):
+        raise TypeError(
+            "an order takes one value for each record, not the name of a column; to read them:"
+            f" ds.to_table(columns=[{values!r}])[{values!r}]"
+        )
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         _refuse_missing(
             values.is_null().to_numpy(zero_copy_only=False) if values.null_count else ()
@@ -129,7 +134,8 @@ class Balanced(EqualBySpec):
     labels, and 8 bytes per record.
 
     Args:
-        labels: the class of each record, as numbers or strings: a NumPy or Arrow array, or a list.
+        labels: the class of each record, as numbers or strings: a NumPy or Arrow array, such as
+            `ds.to_table(columns=["label"])["label"]`, or a list.
         seed: 0 to 2^64 - 1.
         num_records: positions in an epoch; None for the number of records.
 

@@ -6,7 +6,6 @@ shard is walked window by window. With an index, chunks are computed from it, an
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import warnings
@@ -34,6 +33,7 @@ from penstock.contract.format import (
     Stretch,
     only_chunks,
 )
+from penstock.contract.left_out import warns_first
 from penstock.engine.locks import Lock
 from penstock.errors import FormatError, LimitError, RecordIndexError, SchemaError
 from penstock.framing.index.indexing import build_index
@@ -48,8 +48,6 @@ from penstock.framing.streams.inflated import InflatedStream
 from penstock.framing.streams.stream import MembersStream, PlainStream
 from penstock.tuned import FIRST_WINDOW_BYTES, LARGE_CHUNK_BYTES
 
-_WARNED_OF: set[tuple[str, str | None]] = set()
-"""The folders and fields of which the program was warned."""
 _HEAD_BYTES = 4096
 """Enough for the header of a large frame in any framing, and for a few small members in front of a tar's large one."""
 _PART_BYTES = 16 << 20
@@ -304,11 +302,9 @@ class FramedReader(Reader):
         return lending[1]
 
     def _warn(self, fault: _core.Fault, held: Held, chunk: FrameChunk) -> None:
-        """Warn, once for a field of the files in a folder, that it is left out."""
+        """Warn, once for a field of the dataset, that it is left out."""
         path = self.source.path
-        key = os.path.dirname(path), fault.field
-        if key not in _WARNED_OF:
-            _WARNED_OF.add(key)
+        if warns_first(self._shard.options.origin or (path, 1), fault.field):
             found = self._frames.located(fault, held, chunk)
             warnings.warn(
                 f"{path}: record {found.record} has the field {found.field!r}, which is left out, because the fields "
