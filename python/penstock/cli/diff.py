@@ -36,7 +36,7 @@ Examples:
 @reading(
     "columns", "raw", "checksums", "damage", "index", "overlays", "limits", "threads", "dialect"
 )
-@reading("storage_options")
+@reading("missing_shards", "storage_options")
 @on_option
 @json_option
 def command(

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock import formats
-from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
+from penstock.contract.keywords import Checksums, Damage, Dialect, MissingShards, OpenOptions
 from penstock.datasets._hive import folders_with_keys
 from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
@@ -31,6 +31,7 @@ _CHOICES = {
     "checksums": ("all", "headers", "none", "index"),
     "damage": ("error", "stop", "skip"),
     "dialect": ("protobuf", "tensorflow"),
+    "missing_shards": ("error", "ignore"),
 }
 _SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
 
@@ -53,6 +54,7 @@ def open(
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
+    missing_shards: MissingShards = "error",
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | str | os.PathLike[str] | None = None,
@@ -98,6 +100,8 @@ def open(
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
             front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`). Of an HDF5 file
             with groups, the groups that `mask/train` lists.
+        missing_shards: "error" raises if a shard of a numbered set is missing; "ignore" reads the others. A glob that
+            selects some numbers, such as `train-0000[0-4]*`, is about these only.
         storage: the storage of the files: a penstock.storage.Storage, a file system of fsspec or pyarrow, or a store of
             obstore. None for local files, and for names such as s3://bucket/key, gs://, az:// and https://, which are
             read in place (docs/guide/object-stores.md).
@@ -124,7 +128,7 @@ def open(
         {'name': 'a'}
     """
     choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
-    _check_choices(choices)
+    _check_choices({**choices, "missing_shards": missing_shards})
     check_are_names(columns)
     index = reading_index(index)
     added = overlays_option(overlays)
@@ -141,13 +145,14 @@ def open(
         is_folder = format is not None and formats.by_name(format).info.is_folder
         follows = format_options.get("follow_links") is True
         options: dict[str, Any] = dict(format_options)
-        paths, skipped, sets, listed = expand_split(
+        paths, skipped, sets, listed, _ = expand_split(
             source,
             split,
             place,
             is_folder=is_folder,
             follow_links=follows,
             as_table=format is not None,
+            missing_shards=missing_shards,
             is_inside=partial(_set_split, split, format, options),
         )
         if sets and format is None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.contract.report import Finding
 from penstock.errors import shown
 from penstock.manifests.names import expand
 from penstock.storage.base import Storage
+from penstock.storage.paths import Expanded, MissingShard
 
 
 class Named(NamedTuple):
@@ -18,7 +20,7 @@ class Named(NamedTuple):
     paths: list[str]
     num_bytes: int
     missing: list[Finding]
-    """A finding for each of several files that is missing."""
+    """A finding for each of several files, or shards of a numbered set, that is missing."""
 
 
 def named_by(source: Any, storage: Storage, *, follow_links: bool) -> Named:
@@ -47,8 +49,9 @@ def _expanded(
     source: Any, storage: Storage, follow_links: bool
 ) -> tuple[Sequence[str], list[Finding]]:
     """Return the files of a source, and findings for the names in a list that name no file."""
+    expanded = partial(expand, storage=storage, follow_links=follow_links, missing_shards="ignore")
     try:
-        return expand(source, storage, follow_links=follow_links).paths, []
+        return _with_missing(expanded(source), [])
     except FileNotFoundError:
         if not isinstance(source, (list, tuple)):
             raise
@@ -56,13 +59,22 @@ def _expanded(
         there, missing = list[Any](), list[Finding]()
         for name in names:
             try:
-                expand([name], storage, follow_links=follow_links)
+                expanded([name])
                 there.append(name)
             except FileNotFoundError as error:
                 missing.append(_finding(name, error))
         if not there:
             raise
-    return expand(there, storage, follow_links=follow_links).paths, missing
+    return _with_missing(expanded(there), missing)
+
+
+def _with_missing(found: Expanded, missing: list[Finding]) -> tuple[Sequence[str], list[Finding]]:
+    return found.paths, [*missing, *map(missing_shard, found.missing)]
+
+
+def missing_shard(shard: MissingShard) -> Finding:
+    """The finding for a shard that a numbered set lacks."""
+    return Finding("missing", shown(shard.name), None, 0, 0, shard.reason, None)
 
 
 def _finding(path: Any, error: FileNotFoundError) -> Finding:

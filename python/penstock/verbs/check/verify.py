@@ -94,8 +94,8 @@ def verify(
         A Report; `report.ok` is True if there is no damage.
 
     Raises:
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing. One of several paths in a
-            list, or of the shards of a manifest, that is missing is a finding, and the others are checked.
+        FileNotFoundError: there is no such file. One of several paths in a list, or of the shards of a numbered set or a
+            manifest, that is missing is a finding, and the others are checked.
         SchemaError: the only file can be read only with an option, such as `group="data/*"`. The error names it. One
             of several files is a finding, and the others are checked.
         ChangedError: a file was changed while it was read.
