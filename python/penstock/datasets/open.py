@@ -163,6 +163,7 @@ def open(
             "schema": schema,
             "columns": None if columns is None else list(columns),
             "raw": raw,
+            "named": frozenset(types) if isinstance(types, Mapping) else frozenset[str](),
             **choices,
             "index": index,
             "mmap": mmap,
