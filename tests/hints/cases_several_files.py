@@ -83,14 +83,18 @@ def floats_after_integers() -> Case:
     ps.write({"a": [2.5]}, "1.parquet")
     files = ["0.parquet", "1.parquet"]
     case = twice(rows, files, gives=[{"a": 1}, {"a": 2.5}], types={"a": "float64"})
-    return case._replace(hint="open(..., types={'a': 'double'}) reads all files with the wider type")
+    return case._replace(
+        hint="open(..., types={'a': 'double'}) reads all files with the wider type"
+    )
 
 
 def text_after_integers() -> Case:
     ps.write({"a": [1]}, "0.parquet"), ps.write({"a": ["x"]}, "1.parquet")
     files = ["0.parquet", "1.parquet"]
     case = twice(rows, files, gives=[{"a": "1"}, {"a": "x"}], types={"a": "string"})
-    return case._replace(hint="open(..., types={'a': 'string'}) reads all files with the wider type")
+    return case._replace(
+        hint="open(..., types={'a': 'string'}) reads all files with the wider type"
+    )
 
 
 def wider_integers_in_tar() -> Case:

@@ -129,7 +129,11 @@ def wider_hint(field: pa.Field, found: Any) -> str | None:
     """The hint for values that an earlier file stores in a narrower type, or in one of another kind."""
     wanted, found = (_innermost(type_) for type_ in (field.type, found))
     wider = _wider_number(wanted, found)
-    if wider is None and pa.types.is_string(found) and (pa.types.is_integer(wanted) or pa.types.is_floating(wanted)):
+    if (
+        wider is None
+        and pa.types.is_string(found)
+        and (pa.types.is_integer(wanted) or pa.types.is_floating(wanted))
+    ):
         wider = found
     if wider is None:
         return None

@@ -99,7 +99,9 @@ def _hint(fault: Any, file: str) -> str | None:
         # Without a named limit (for example, memory ran out), raising a limit does not help.
         return raise_limit(named[0], fault.found or ...) if named else None
     if kind == "schema":
-        return _number_hint(fault.message, fault.field) or command("penstock", "schema", "--all", file)
+        return _number_hint(fault.message, fault.field) or command(
+            "penstock", "schema", "--all", file
+        )
     if kind == "stale":
         return f"{command('penstock', 'index', file)}, and open the data again"
     if kind in _HINTS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ SchemaOf = Callable[[int], pa.Schema]
 """Returns the schema of a file, given by number, that is opened separately."""
 
 
-def of_all_files(num_files: int, schema_of: SchemaOf, named: Set[str]) -> pa.Schema:
+def of_all_files(num_files: int, schema_of: SchemaOf, named: Collection[str]) -> pa.Schema:
     """The schema inferred from all records of all files. If the files store their schemas, it has all their fields."""
     alone = [schema_of(number) for number in range(num_files)]
     samples = [sample for sample in map(InferredFrom.of, alone) if sample is not None]
@@ -36,7 +36,7 @@ def of_first_files(
     storage: Storage,
     first: pa.Schema,
     schema_of: SchemaOf,
-    named: Set[str],
+    named: Collection[str],
 ) -> pa.Schema | None:
     """The schema of several files, or None if the first file determines it. SchemaError is raised if the examined files
     have no fields in common."""
@@ -49,7 +49,7 @@ def of_first_files(
 
 
 def _of_samples(
-    paths: Sequence[str], storage: Storage, schema_of: SchemaOf, named: Set[str]
+    paths: Sequence[str], storage: Storage, schema_of: SchemaOf, named: Collection[str]
 ) -> pa.Schema | None:
     """The common schema of the first files, until they have enough records."""
     found: list[pa.Schema] = []

@@ -73,7 +73,7 @@ def expand_split(
         raise _no_such_split(names, split)
     chosen = set(paths)
     sets = [[path for path in files if path in chosen] for files in found.sets]
-    return Expanded(paths, found.skipped, [files for files in sets if files], None)
+    return Expanded(paths, found.skipped, [files for files in sets if files], None, (), found.jobs)
 
 
 def _files_of(paths: Sequence[str], names: Sequence[list[str]], split: str) -> list[str]:

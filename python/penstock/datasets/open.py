@@ -15,6 +15,7 @@ from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split
 from penstock.datasets.dataset import Dataset, dataset_of
+from penstock.datasets.unfinished import warn_if_unfinished
 from penstock.errors import shown
 from penstock.limits import Limits, limits_from
 from penstock.manifests.manifest import Paths
@@ -145,7 +146,7 @@ def open(
         is_folder = format is not None and formats.by_name(format).info.is_folder
         follows = format_options.get("follow_links") is True
         options: dict[str, Any] = dict(format_options)
-        paths, skipped, sets, listed, _ = expand_split(
+        paths, skipped, sets, listed, _, jobs = expand_split(
             source,
             split,
             place,
@@ -176,6 +177,8 @@ def open(
         dataset = dataset_of(call, listed, skipped)
     if isinstance(added, OverlayFolder) and not (added.may_be_missing or raw):
         _warn_if_unused(dataset)
+    if isinstance(paths, list) and place.is_here(paths[0]):
+        warn_if_unfinished(paths, jobs, stacklevel=2)
     if types:
         dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])

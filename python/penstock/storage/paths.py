@@ -29,7 +29,7 @@ from penstock.storage._object_names import (
 )
 from penstock.storage._patterns import is_pattern, matching
 from penstock.storage.base import Storage, no_longer_names
-from penstock.storage.hidden import is_own
+from penstock.storage.hidden import is_fields_job, is_own
 from penstock.storage.image_names import holds_images, is_companion
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
@@ -61,6 +61,8 @@ class Expanded(NamedTuple):
     """The index that lists the files and their record counts, if there is one."""
     missing: Sequence[MissingShard] = ()
     """The shards that numbered sets lack, if these are ignored."""
+    jobs: Sequence[str] = ()
+    """The journals of changes of fields in the local folders that were listed."""
 
 
 def expand(
@@ -84,12 +86,12 @@ def expand(
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
     missing = None if missing_shards == "error" else list[MissingShard]()
-    how = _How(storage, is_folder, follow_links, [], [], [], missing)
+    how = _How(storage, is_folder, follow_links, [], [], [], missing, [])
     paths = _paths_of(source, how)
     whole = len(how.lists) == 1 and list(how.lists[0].paths) == paths
     skipped = sorted(set(how.skipped))
     listed = how.lists[0] if whole else None
-    return Expanded(paths, skipped, how.sets, listed, missing or ())
+    return Expanded(paths, skipped, how.sets, listed, missing or (), how.jobs)
 
 
 def _paths_of(source: Any, how: _How) -> list[str]:
@@ -125,6 +127,7 @@ class _How:
     lists: list[ShardList]
     missing: list[MissingShard] | None
     """The missing shards of numbered sets. If None, they are an error."""
+    jobs: list[str]
 
 
 def _expand_item(item: Any, how: _How) -> list[str]:
@@ -227,7 +230,7 @@ def _expand_one(path: str, how: _How) -> list[str]:
         return _counted(path, counted, how)
     if not is_pattern(path):
         raise FileNotFoundError(errno.ENOENT, "no such file", path)
-    found = matching(path, how.skipped)
+    found = matching(path, how.skipped, how.jobs)
     if os.path.basename(path) in ("*", "**"):
         found = _without_companions(found, how) or found
     if not found:
@@ -288,8 +291,12 @@ def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
     files: list[str] = []
     folders: list[str] = []
     with no_longer_names(folder), os.scandir(folder) as entries:
-        found = [entry for entry in entries if not is_own(entry.name)]
+        found = list(entries)
     for entry in found:
+        if is_own(entry.name):
+            if is_fields_job(entry.name):
+                how.jobs.append(entry.path)
+            continue
         reason = why_not_data(entry.name)
         if reason is None:
             if entry.is_file():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ def looks_like_examples(facts: Mapping[str, Any]) -> bool:
 
 
 def infer_schema(
-    facts: Mapping[str, Any], seen: InferredFrom, named: Set[str] = frozenset()
+    facts: Mapping[str, Any], seen: InferredFrom, named: Collection[str] = frozenset()
 ) -> pa.Schema:
     """The schema of Examples, inferred from the records that `seen` describes.
 
@@ -68,7 +68,7 @@ def in_every_record_of(schemas: Sequence[pa.Schema], names: Iterable[str]) -> li
     return [name for name in names if all(name in having for having in known)]
 
 
-def _inferred_field(entry: Mapping[str, Any], named: Set[str], ambiguous: bool) -> pa.Field:
+def _inferred_field(entry: Mapping[str, Any], named: Collection[str], ambiguous: bool) -> pa.Field:
     key, in_lists = entry["key"], entry["in_lists"]
     name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
     type_ = inferred_type(entry, _value_type(entry, name, named))
@@ -79,7 +79,7 @@ def _inferred_field(entry: Mapping[str, Any], named: Set[str], ambiguous: bool) 
     return pa.field(name, type_, metadata=metadata or None)
 
 
-def _value_type(entry: Mapping[str, Any], name: str, named: Set[str]) -> pa.DataType:
+def _value_type(entry: Mapping[str, Any], name: str, named: Collection[str]) -> pa.DataType:
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
     if len(kinds) > 1 and name not in named:
         listed = " and ".join(kind[0] for kind in kinds)
@@ -145,7 +145,7 @@ def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]
 
 
 def in_common(
-    schemas: Sequence[pa.Schema], seen: InferredFrom, named: Set[str] = frozenset()
+    schemas: Sequence[pa.Schema], seen: InferredFrom, named: Collection[str] = frozenset()
 ) -> pa.Schema:
     """A schema for the records of all files, from the schema that was inferred from each. It has every field, in the
     order of first occurrence, with a type for the values of all files. `seen` describes the records. The types of
@@ -163,7 +163,7 @@ def in_common(
 
 
 def fields_of_all(
-    schemas: Sequence[pa.Schema], named: Set[str] = frozenset(), *, are_stored: bool = False
+    schemas: Sequence[pa.Schema], named: Collection[str] = frozenset(), *, are_stored: bool = False
 ) -> list[pa.Field]:
     """The fields of all schemas, in the order of first occurrence, with types for the values of all. A field that one
     lacks may be null. Raises SchemaError if the types of a field have no common type, unless it is `named`.
@@ -182,7 +182,7 @@ def fields_of_all(
     ]
 
 
-def _wider(one: pa.Field, other: pa.Field, named: Set[str], *, are_stored: bool) -> pa.Field:
+def _wider(one: pa.Field, other: pa.Field, named: Collection[str], *, are_stored: bool) -> pa.Field:
     """A field that can hold the values of both. If it is `named` and there is none, one that is a list if one of them
     is."""
     if one.type == other.type:

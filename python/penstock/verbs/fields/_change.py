@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
+from penstock.datasets.unfinished import expected
 from penstock.engine.cluster import Machines
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError, command
@@ -55,7 +57,8 @@ def opened_whole(
     """Return the source as a dataset that is not a view of some of the records. `is_beside`: an overlay is to be
     written, for which the folder `overlays` is made if it is missing."""
     folder = folder_option(overlays, may_be_missing=is_beside)
-    found = opened(source, storage, storage_options, overlays=folder, checksums=checksums)
+    with nullcontext() if is_beside else expected():  # a change in place continues it, or refuses
+        found = opened(source, storage, storage_options, overlays=folder, checksums=checksums)
     return found.whole("changing fields") if isinstance(source, Dataset) else found
 
 
