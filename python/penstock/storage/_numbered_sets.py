@@ -12,7 +12,7 @@ from typing import NamedTuple
 from penstock.storage.shard_lists import MOST_NAMES
 
 COUNTED = re.compile(r"^(?P<stem>.+)@(?P<count>\d+|\*)(?P<rest>[^/]*)$")
-_OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
+OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 _PACKED = re.compile(r"\.(gz|gzip|zz|zlib|zst|zstd|bz2|xz)$", re.IGNORECASE)
 """The endings of compressed files."""
 _MOST_NAMED = 100
@@ -66,7 +66,7 @@ def complete(
     """
     sets: dict[tuple[str, str], dict[int, set[int]]] = {}
     for path in paths:
-        match = _OF.search(os.path.basename(path))
+        match = OF.search(os.path.basename(path))
         if match is not None:
             at = path.rindex(match[0])
             name = path[:at], path[at + len(match[0]) :]

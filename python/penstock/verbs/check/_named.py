@@ -21,6 +21,8 @@ class Named(NamedTuple):
     num_bytes: int
     missing: list[Finding]
     """A finding for each of several files, or shards of a numbered set, that is missing."""
+    empty: list[str]
+    """The files of 0 bytes."""
 
 
 def named_by(source: Any, storage: Storage, *, follow_links: bool) -> Named:
@@ -32,17 +34,34 @@ def named_by(source: Any, storage: Storage, *, follow_links: bool) -> Named:
     found, missing = _expanded(source, storage, follow_links)
     error: FileNotFoundError | None = None
     paths: list[str] = []
+    empty: list[str] = []
     num_bytes = 0
     for path in found:
         try:
-            num_bytes += storage.num_bytes(path)
+            size = storage.num_bytes(path)
             paths.append(path)
         except FileNotFoundError as gone:
             error = gone
             missing.append(_finding(path, gone))
+            continue
+        num_bytes += size
+        empty += [] if size else [path]
     if error is not None and not paths:
         raise error
-    return Named(paths, num_bytes, missing)
+    return Named(paths, num_bytes, missing, empty)
+
+
+def notes_of_empty(
+    empty: Sequence[str], num_records: int, findings: Sequence[Finding]
+) -> list[Finding]:
+    """Notes on files of 0 bytes among files with records. In some formats these are valid, and have no records."""
+    told = {finding.file for finding in findings}
+    message = "the file has no bytes and so no records, but other files have some"
+    return [
+        Finding("empty_file", shown(path), None, 0, 0, message, 0, "note")
+        for path in empty
+        if num_records and shown(path) not in told and path not in told
+    ]
 
 
 def _expanded(

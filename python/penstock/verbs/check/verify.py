@@ -35,7 +35,7 @@ from penstock.overlay.overlays import Overlays
 from penstock.overlay.places import Place, folder_option, places_of
 from penstock.storage.base import Source, Storage
 from penstock.storage.paths import reading_index
-from penstock.verbs.check._named import named_by
+from penstock.verbs.check._named import named_by, notes_of_empty
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check._tallies import Tally, Task, tallies_here, tallies_on
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
@@ -110,7 +110,7 @@ def verify(
     """
     place = storage_of(source, storage, storage_options)
     follows = format_options.get("follow_links") is True
-    paths, total, missing = named_by(source, place, follow_links=follows)
+    paths, total, missing, empty = named_by(source, place, follow_links=follows)
     index = reading_index(index)
     options = Options(
         index=index,
@@ -139,6 +139,7 @@ def verify(
     for tally in tallies:
         num_records += tally.num_records
         findings.extend(tally.findings)
+    findings += notes_of_empty(empty, num_records, findings)
     return Report(num_records, tuple(findings), total, tuple(map(shown, paths)))
 
 

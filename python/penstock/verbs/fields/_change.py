@@ -27,7 +27,7 @@ from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._rewrite import rewrite
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
-from penstock.verbs.write.names import Names, with_note_of_order
+from penstock.verbs.write.names import Names, with_notes_of_names
 
 Path = str | os.PathLike[str]
 
@@ -127,7 +127,7 @@ def rewritten(
     if published is not None:
         job = dataclasses.replace(job, published=published)
     made = rewrite(job) if place.changes_in_place else rewrite_elsewhere(job)
-    return made if into is None else with_note_of_order(made, os.fspath(into))
+    return made if into is None else with_notes_of_names(made, os.fspath(into))
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:
