@@ -16,7 +16,7 @@ OF = re.compile(r"-(\d{5,})-of-(\d{5,})")
 _PACKED = re.compile(r"\.(gz|gzip|zz|zlib|zst|zstd|bz2|xz)$", re.IGNORECASE)
 """The endings of compressed files."""
 _MOST_NAMED = 100
-_HINT = 'open(..., missing_shards="ignore") reads the others, and `penstock manifest` lists these files as a dataset'
+_ADVICE = 'open(..., missing_shards="ignore") reads the others, and `penstock manifest` lists these files as a dataset'
 
 
 class MissingShard(NamedTuple):
@@ -98,7 +98,7 @@ def note_missing(
     named, more = f"{front}@{total}{back}", len(numbers) - 1
     if missing is None:
         many = f", and {more} more" if more else ""
-        raise FileNotFoundError(f"{named}: shard {numbers[0]} of {total} is missing{many}; {_HINT}")
+        raise FileNotFoundError(f"{named}: shard {numbers[0]} of {total} is missing{many}; {_ADVICE}")
     for number in numbers[:_MOST_NAMED]:
         reason = f"shard {number} of {total} is missing"
         missing.append(MissingShard(_name(front, number, total, back), reason))
