@@ -98,7 +98,9 @@ def note_missing(
     named, more = f"{front}@{total}{back}", len(numbers) - 1
     if missing is None:
         many = f", and {more} more" if more else ""
-        raise FileNotFoundError(f"{named}: shard {numbers[0]} of {total} is missing{many}; {_ADVICE}")
+        raise FileNotFoundError(
+            f"{named}: shard {numbers[0]} of {total} is missing{many}; {_ADVICE}"
+        )
     for number in numbers[:_MOST_NAMED]:
         reason = f"shard {number} of {total} is missing"
         missing.append(MissingShard(_name(front, number, total, back), reason))
