@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from running import run, run_process
 
 import penstock as ps
@@ -69,3 +70,18 @@ def test_diff_of_damage_is_an_error_and_can_be_skipped(single: Path, damaged: Pa
     assert len(done.document["damage"]) == 1
     assert done.document["records"]["num_b"] == 299
     assert run("diff", single, damaged.parent / "nothing.tfrecord").status == 2
+
+
+def test_all_keys_that_one_side_lacks_are_listed_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    long = "k" * 100
+    ps.write({"id": [*(f"k{n}" for n in range(9)), long]}, "a.parquet")
+    ps.write({"id": ["k3"]}, "b.parquet")
+    few = ps.diff("a.parquet", "b.parquet", by="id").records.keys_only_in_a
+    assert few == ("k0", "k1", "k2")
+    found = ps.diff("a.parquet", "b.parquet", by="id", all_keys=True).records
+    assert found.keys_only_in_a == (*(f"k{n}" for n in range(9) if n != 3), long)
+    with pytest.raises(ValueError, match="names no key"):
+        ps.diff("a.parquet", "b.parquet", all_keys=True)

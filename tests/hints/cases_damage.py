@@ -215,10 +215,13 @@ def _mixed(first: list[Any], then: list[Any], named: pa.DataType, advised: pa.Da
         return rows(["a.tfrecord", "b.tfrecord"], schema=pa.schema([("a", type_)]))
 
     def as_told() -> None:
+        wanted = [{"a": first[0], "b": 0}, {"a": then[0], "b": 0}]
         assert read(advised) == [{"a": first[0]}, {"a": then[0]}]
+        assert rows(["a.tfrecord", "b.tfrecord"], types={"a": advised}) == wanted
 
-    hint = f"open(..., schema=...) with {advised} for this field, and the other fields you want"
-    return Case(lambda: read(named), as_told, hint.replace("double", "float64"))
+    name = str(advised).replace("double", "float64")
+    hint = f"open(..., types={{'a': {name!r}}}), or schema= with this type"
+    return Case(lambda: read(named), as_told, hint)
 
 
 def floats_as_whole_numbers() -> Case:
@@ -227,6 +230,17 @@ def floats_as_whole_numbers() -> Case:
 
 def whole_numbers_as_floats() -> Case:
     return _mixed([1], [2**53 + 1], pa.float64(), pa.int64())
+
+
+def lists_after_single_values() -> Case:
+    ps.write({"a": list(range(2000))}, "a.tfrecord", index=False)
+    ps.write({"a": [[7, 8]]}, "b.tfrecord", index=False)
+    files = ["a.tfrecord", "b.tfrecord"]
+
+    def with_all() -> None:
+        assert rows(files, infer_records="all")[-1] == {"a": [7, 8]}
+
+    return Case(lambda: rows(files), with_all)
 
 
 def _late(**options: Any) -> list[Any]:
@@ -372,6 +386,7 @@ def never_written() -> Case:
 
 
 CASES: Cases = {
+    "'open(..., infer_records=\"all\")'": lists_after_single_values,
     "command('penstock', 'verify', path)": (a_damaged_head, an_append_to_what_was_cut),
     "command('penstock', 'verify', self.path)": a_block_that_decayed,
     "command('penstock', 'repair', '--in-place', source.path)": (

@@ -58,19 +58,44 @@ def numbers_of_two_kinds() -> Case:
     Path("c.tfrecord").write_bytes(
         Path("a.tfrecord").read_bytes() + Path("b.tfrecord").read_bytes()
     )
-    schema = pa.schema([("a", pa.float64())])
-    return twice(rows, "c.tfrecord", schema=schema, gives=[{"a": 1.0}, {"a": 0.5}])
+    case = twice(rows, "c.tfrecord", types={"a": "float64"}, gives=[{"a": 1.0}, {"a": 0.5}])
+    return case._replace(hint="open(..., types={'a': 'float64'})")
+
+
+def bytes_and_numbers() -> Case:
+    for name, value in (("a", 1), ("b", b"x")):
+        ps.write({"a": [value], "b": [2]}, f"{name}.tfrecord")
+    Path("c.tfrecord").write_bytes(
+        Path("a.tfrecord").read_bytes() + Path("b.tfrecord").read_bytes()
+    )
+    schema = pa.schema([("b", pa.int64())])
+    case = twice(rows, "c.tfrecord", schema=schema, gives=[{"b": 2}, {"b": 2}])
+    hint = "open(..., schema=...) without this field, and the other fields you want"
+    return case._replace(hint=hint)
 
 
 def files_of_two_kinds() -> Case:
     ps.write({"a": [1]}, "a.tfrecord"), ps.write({"a": [0.5]}, "b.tfrecord")
     names = ["a.tfrecord", "b.tfrecord"]
 
-    def with_a_schema() -> None:
-        found = rows(names, schema=pa.schema([("a", pa.float64())]))
+    def with_the_type() -> None:
+        found = rows(names, infer_records="all", types={"a": "float64"})
         assert found == [{"a": 1.0}, {"a": 0.5}]
 
-    return Case(lambda: ps.open(names, infer_records="all"), with_a_schema)
+    hint = "open(..., types={'a': 'float64'})"
+    return Case(lambda: ps.open(names, infer_records="all"), with_the_type, hint)
+
+
+def text_and_numbers() -> Case:
+    ps.write({"a": [1]}, "a.parquet"), ps.write({"a": ["x"]}, "b.parquet")
+    names = ["a.parquet", "b.parquet"]
+
+    def with_the_type() -> None:
+        found = rows(names, infer_records="all", types={"a": "string"})
+        assert found == [{"a": "1"}, {"a": "x"}]
+
+    hint = "open(..., types={'a': 'string'})"
+    return Case(lambda: ps.open(names, infer_records="all"), with_the_type, hint)
 
 
 def class_names_of_bytes() -> Case:
@@ -298,11 +323,7 @@ CASES: Cases = {
     '\'open(..., format="tfrecord", checksums="none")\'': foreign_checksums,
     "'decompress it first'": packed,
     "'take or scan, which return it as Arrow'": no_python_value,
-    "f'open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want'": (
-        numbers_of_two_kinds
-    ),
-    "f'open(..., schema=...) {_how_to_read(kinds)}, and the other fields you want'": (
-        files_of_two_kinds
-    ),
+    "_how_to_read(name, [kind[1] for kind in kinds])": (numbers_of_two_kinds, bytes_and_numbers),
+    "_how_to_read(one.name, kinds, are_stored=are_stored)": (files_of_two_kinds, text_and_numbers),
     "'leave it out: columns=[...]'": class_names_of_bytes,
 }

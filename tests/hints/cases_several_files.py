@@ -78,6 +78,25 @@ def wider_integers_in_parquet() -> Case:
     return _wider_integers("parquet")
 
 
+def floats_after_integers() -> Case:
+    ps.write(pa.table({"a": pa.array([1], pa.int32())}), "0.parquet")
+    ps.write({"a": [2.5]}, "1.parquet")
+    files = ["0.parquet", "1.parquet"]
+    case = twice(rows, files, gives=[{"a": 1}, {"a": 2.5}], types={"a": "float64"})
+    return case._replace(
+        hint="open(..., types={'a': 'double'}) reads all files with the wider type"
+    )
+
+
+def text_after_integers() -> Case:
+    ps.write({"a": [1]}, "0.parquet"), ps.write({"a": ["x"]}, "1.parquet")
+    files = ["0.parquet", "1.parquet"]
+    case = twice(rows, files, gives=[{"a": "1"}, {"a": "x"}], types={"a": "string"})
+    return case._replace(
+        hint="open(..., types={'a': 'string'}) reads all files with the wider type"
+    )
+
+
 def wider_integers_in_tar() -> Case:
     return _wider_integers("tar")
 
@@ -116,7 +135,11 @@ CASES: Cases = {
     "'open(..., infer_records=\"all\") for the columns of all files, or name the columns to keep with columns='": (
         further_column_of_a_later_file
     ),
-    "wider_hint(field, array.type)": wider_integers_in_parquet,
+    "wider_hint(field, array.type)": (
+        wider_integers_in_parquet,
+        floats_after_integers,
+        text_after_integers,
+    ),
     "wider_hint(self.column, values.type)": wider_integers_in_tar,
     "f'schema= with pa.field({field.name!r}, ..., nullable=True), for nulls'": (
         required_column_of_some_files

@@ -141,11 +141,15 @@ def floats_that_would_be_rounded() -> Case:
     ps.write(pa.table({"a": pa.array([1], pa.float32()), "b": [1]}), "0.parquet")
     ps.write({"a": [0.1], "b": [2]}, "1.parquet")
 
-    def with_schema() -> None:
-        schema = pa.schema([("a", pa.float64()), ("b", pa.int64())])
-        assert rows("*.parquet", schema=schema) == [{"a": 1.0, "b": 1}, {"a": 0.1, "b": 2}]
+    wanted = [{"a": 1.0, "b": 1}, {"a": 0.1, "b": 2}]
 
-    return Case(lambda: rows("*.parquet"), with_schema)
+    def with_the_type() -> None:
+        schema = pa.schema([("a", pa.float64()), ("b", pa.int64())])
+        assert rows("*.parquet", schema=schema) == wanted
+        assert rows("*.parquet", types={"a": "double"}) == wanted
+
+    hint = "open(..., types={'a': 'double'}), or schema= with this type"
+    return Case(lambda: rows("*.parquet"), with_the_type, hint)
 
 
 def _two_types() -> Callable[..., list[Any]]:
@@ -374,7 +378,7 @@ CASES: Cases = {
         a_table_that_is_not_read,
     ),
     "f'open(..., table={found[0]!r}, other_files=\"ignore\")'": two_tables,
-    "f'open(..., schema=...) with {own.type} for {field.name!r}, and the other fields you want'": (
+    "f\"open(..., types={{{field.name!r}: '{_innermost(own.type)}'}}), or schema= with this type\"": (
         floats_that_would_be_rounded
     ),
     "_one_kind_of_label(first.name, types) or 'schema= of open, or columns= without it'": (

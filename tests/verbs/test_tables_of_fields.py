@@ -96,3 +96,28 @@ def test_a_key_may_have_another_name_in_the_table(source: str) -> None:
     ps.replace_fields(source, both, by={"id": "number"}, columns=["score"], into="newer/")
     with pytest.raises(ValueError, match="takes one key"):
         ps.replace_fields(source, table, by={})
+
+
+def test_digits_of_a_csv_are_not_lost(source: str) -> None:
+    rows = ["id,code,count,big,half"]
+    rows += [f"{n},00{n},{n},1234567890123456789{n}0,{n}.5" for n in range(6)]
+    Path("codes.csv").write_text("\n".join(rows))
+    ps.add_fields(source, "codes.csv", by="id", into="added/")
+    assert values("added/", "code") == [f"00{n}" for n in range(6)]
+    assert values("added/", "big") == [f"1234567890123456789{n}0" for n in range(6)]
+    assert values("added/", "count") == list(range(6))
+    assert values("added/", "half") == [n + 0.5 for n in range(6)]
+
+
+def test_a_key_of_a_csv_has_the_type_of_the_key_of_the_records(source: str) -> None:
+    ps.add_fields(source, {"name": [f"00{n}" for n in range(6)]}, into="named/")
+    Path("scores.csv").write_text("".join(["key,score\n", *(f"00{n},{n}\n" for n in range(6))]))
+    ps.add_fields("named/", "scores.csv", by={"name": "key"}, into="scored/")
+    assert values("scored/", "score") == list(range(6))
+
+
+def test_a_csv_with_two_columns_of_one_name_is_refused(source: str) -> None:
+    Path("twice.csv").write_text("id,x,x\n1,2,3\n")
+    with pytest.raises(ps.SchemaError, match="two columns of this name") as error:
+        ps.add_fields(source, "twice.csv", by="id")
+    assert (error.value.field, error.value.file) == ("x", "twice.csv")

@@ -147,7 +147,8 @@ def test_fields_kept_since_a_killed_bake_are_baked_and_not_lost(three: list[str]
     ps.add_fields(three, {"x": np.arange(9)})
     bake = lambda: ps.bake_fields(three, in_place=True)  # noqa: E731
     killed_after(0, bake, baking, "remove_overlays")
-    ps.add_fields(three, {"y": np.arange(9) * 2})
+    with pytest.warns(UserWarning, match="is unfinished"):
+        ps.add_fields(three, {"y": np.arange(9) * 2})
     wanted = [{"id": n, "text": f"text {n}", "x": n, "y": 2 * n} for n in range(9)]
     assert [row for path in three for row in ps.open(path)] == wanted
     bake()
@@ -157,7 +158,8 @@ def test_fields_kept_since_a_killed_bake_are_baked_and_not_lost(three: list[str]
 
 def test_a_bake_that_is_refused_for_another_job_removes_nothing(three: list[str]) -> None:
     killed_after(0, lambda: JOBS["add"](three), Journal, "finish")
-    ps.add_fields(three, {"y": 7})
+    with pytest.warns(UserWarning, match="is unfinished"):
+        ps.add_fields(three, {"y": 7})
     with pytest.raises(ps.UnsupportedError, match="is unfinished"):
         ps.bake_fields(three, in_place=True)
     assert [len(overlay.shards) for overlay in ps.overlays(three)] == [3]

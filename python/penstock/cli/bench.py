@@ -20,7 +20,7 @@ from penstock.cli.options import (
     source_argument,
 )
 
-_READING = ("format", "read", "columns", "index", "overlays", "dialect", "infer")
+_READING = ("format", "read", "columns", "index", "overlays", "dialect", "infer", "missing_shards")
 
 
 @click.group(

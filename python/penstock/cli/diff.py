@@ -33,16 +33,22 @@ Examples:
 @click.argument("a", type=PATH, metavar="A")
 @click.argument("b", type=PATH, metavar="B")
 @click.option("--by", metavar="NAME", help="Match records by this field, whatever their order.")
+@click.option(
+    "--all-keys",
+    is_flag=True,
+    help="With --by: list all keys that only one side has, not only the first three.",
+)
 @reading(
     "columns", "raw", "checksums", "damage", "index", "overlays", "limits", "threads", "dialect"
 )
-@reading("storage_options")
+@reading("missing_shards", "storage_options")
 @on_option
 @json_option
 def command(
     a: str,
     b: str,
     by: str | None,
+    all_keys: bool,
     columns: list[str] | None,
     threads: int | None,
     on: str | None,
@@ -57,6 +63,8 @@ def command(
     """
     import penstock as ps
 
+    if all_keys and by is None:
+        raise click.UsageError("--all-keys needs --by NAME")
     with warnings.catch_warnings():
         # The folder may have overlays of one side only.
         warnings.filterwarnings("ignore", ".* has no overlays of these files")
@@ -64,7 +72,13 @@ def command(
     try:
         with output.progress("diff") as progress:
             found = ps.diff(
-                *sides, columns=columns, by=by, threads=threads, progress=progress, on=on
+                *sides,
+                columns=columns,
+                by=by,
+                all_keys=all_keys,
+                threads=threads,
+                progress=progress,
+                on=on,
             )
     except ps.SchemaError as error:
         if _MISUSE.search(error.message):

@@ -63,7 +63,7 @@ Examples:
     "infer",
     "limits",
 )
-@reading("types", "hive")
+@reading("types", "hive", "missing_shards")
 @json_option
 def command(
     source: tuple[str, ...],

@@ -36,7 +36,7 @@ def advise_in_options(error: Any, given: Sequence[str], program: click.Group) ->
     elif isinstance(error, FileExistsError) and error.strerror is not None:
         # Of an object or a manifest, or the system's, which has no keywords.
         error.strerror = in_options(error.strerror, given, program)
-    elif isinstance(error, FileExistsError):
+    elif isinstance(error, (FileExistsError, FileNotFoundError)) and not error.strerror:
         fact, mark, advice = str(error).rpartition("; ")
         error.args = (fact + mark + in_options(advice, given, program),)
     elif isinstance(error, OSError) and "; try: " in (error.strerror or ""):
@@ -129,7 +129,7 @@ def _names_of(options: Any) -> set[str]:
 
 def _typed_option(option: click.Option, value: str) -> str:
     if option.is_flag:
-        if value in ("True", ""):
+        if value not in ("False", "None"):
             return option.opts[-1]
         return option.secondary_opts[-1] if option.secondary_opts else f"without {option.opts[-1]}"
     return " ".join(f"{option.opts[-1]} {one}".rstrip() for one in _typed(value))

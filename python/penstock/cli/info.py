@@ -23,7 +23,18 @@ Examples:
 """,
 )
 @source_argument
-@reading("format", "read", "hive", "raw", "damage", "index", "overlays", "infer", "limits")
+@reading(
+    "format",
+    "read",
+    "hive",
+    "raw",
+    "damage",
+    "index",
+    "overlays",
+    "infer",
+    "limits",
+    "missing_shards",
+)
 @json_option
 def command(source: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Show what a dataset consists of: files, format, compression, records, bytes, index, fields.

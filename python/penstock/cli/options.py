@@ -149,6 +149,13 @@ _READING: dict[str, Callable[[Any], Any]] = {
         callback=lambda context, option, words: _limits(words),
         help="Change a limit on the memory that a file may make penstock use, such as record_bytes=2GiB.",
     ),
+    "missing_shards": click.option(
+        "--allow-missing",
+        "missing_shards",
+        is_flag=True,
+        callback=lambda context, option, given: "ignore" if given else "error",
+        help="Read the shards that exist of a numbered set that lacks some.",
+    ),
     "threads": click.option(
         "--threads", type=click.IntRange(min=1), help="Number of threads. [default: one per core]"
     ),
@@ -186,6 +193,7 @@ OF_RECORDS = (
     "threads",
     "dialect",
     "infer",
+    "missing_shards",
 )
 """The reading options of every command that writes the records that it reads."""
 

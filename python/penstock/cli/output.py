@@ -95,18 +95,20 @@ def show_summary(
         emit({"paths": made.paths, **facts})
         return
     click.echo(made.line())
-    print_notes(made)
+    print_notes(made, lists_damage=sources is not None)
     for ds in sources or ():
         print_damage(ds)
 
 
-def print_notes(made: ps.Summary) -> None:
-    """Print notes on changed values to stderr."""
+def print_notes(made: ps.Summary, *, lists_damage: bool = False) -> None:
+    """Print notes on changed values to stderr. `lists_damage`: the skipped regions are listed after them."""
     from penstock.cli.hints import in_options_of  # it imports this module's users
 
     command = click.get_current_context().command
     for note in made.notes:
         told = in_options_of(note, command)
+        if lists_damage:
+            told = told.replace("; Dataset.damage lists them", ":")
         click.echo(describe.escape(f"note: {told}"), err=True)
     if made.text_columns:
         names = ",".join(made.text_columns)

@@ -109,7 +109,7 @@ Examples:
     is_flag=True,
     help="Count how often each record is read. The exit status is 1 if that is not as planned.",
 )
-@reading("format", "read", "index", "overlays", "threads")
+@reading("format", "read", "index", "overlays", "threads", "missing_shards")
 @json_option
 def command(
     source: tuple[str, ...],
@@ -133,6 +133,7 @@ def command(
     index: str,
     overlays: str | None,
     threads: int | None,
+    missing_shards: str,
     storage_options: dict[str, str] | None,
     as_json: bool,
 ) -> int:
@@ -149,6 +150,7 @@ def command(
         "read": read,
         "index": index,
         "overlays": overlays,
+        "missing_shards": missing_shards,
         "storage_options": storage_options,
     }
     data: Any

@@ -51,6 +51,7 @@ Examples:
     "dialect",
     "infer",
     "limits",
+    "missing_shards",
 )
 @on_option
 @json_option

@@ -51,7 +51,7 @@ Examples:
     "dialect",
     "infer",
 )
-@reading("types", "hive")
+@reading("types", "hive", "missing_shards")
 @on_option
 @json_option
 def command(

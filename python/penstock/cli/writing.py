@@ -38,6 +38,7 @@ READING_DEFAULTS = {
     "limits": None,
     "dialect": "protobuf",
     "infer": None,
+    "missing_shards": "error",
 }
 
 _OPTIONS = (

@@ -41,7 +41,7 @@ def check_columns(
                 field=field.name,
                 expected=field.type,
                 found=own.type,
-                hint=f"open(..., schema=...) with {own.type} for {field.name!r}, and the other fields you want",
+                hint=f"open(..., types={{{field.name!r}: '{_innermost(own.type)}'}}), or schema= with this type",
             )
 
 
@@ -126,14 +126,28 @@ def _innermost(type_: Any) -> Any:
 
 
 def wider_hint(field: pa.Field, found: Any) -> str | None:
-    """The hint for integers that an earlier file stores in a narrower type."""
+    """The hint for values that an earlier file stores in a narrower type, or in one of another kind."""
     wanted, found = (_innermost(type_) for type_ in (field.type, found))
+    wider = _wider_number(wanted, found)
+    if (
+        wider is None
+        and pa.types.is_string(found)
+        and (pa.types.is_integer(wanted) or pa.types.is_floating(wanted))
+    ):
+        wider = found
+    if wider is None:
+        return None
+    return f"open(..., types={{{field.name!r}: '{wider}'}}) reads all files with the wider type"
+
+
+def _wider_number(wanted: Any, found: Any) -> Any:
+    """A type for the numbers of two types; None if it is not wider than the first, or values may not fit it."""
+    if pa.types.is_integer(wanted) and pa.types.is_floating(found):
+        return pa.float64()
     if not (pa.types.is_integer(wanted) and pa.types.is_integer(found)):
         return None
     has_sign = pa.types.is_signed_integer(found) or pa.types.is_unsigned_integer(wanted)
-    if found.bit_width <= wanted.bit_width or not has_sign:
-        return None  # values of the one type may not fit the other either
-    return f"open(..., types={{{field.name!r}: '{found}'}}) reads all files with the wider type"
+    return found if found.bit_width > wanted.bit_width and has_sign else None
 
 
 def same_columns(batch: Any, schema: Any, path: str) -> Any:

@@ -70,16 +70,16 @@ def error_from(fault: Any, *, file: str, record: int | None) -> PenstockError:
 _NUMBER_KINDS = {"int64", "float"}
 
 
-def _number_hint(message: str) -> str | None:
+def _number_hint(message: str, field: str) -> str | None:
     """A hint for fields with integers in some records and floats in others."""
     found, _, wanted = message.removeprefix("holds ").partition(" values, the schema wants ")
     is_mixed = {found, wanted} == _NUMBER_KINDS
     if is_mixed or message.endswith(
         (", which float32 cannot hold exactly", ", which int64 cannot hold exactly")
     ):
-        return "open(..., schema=...) with float64 for this field, and the other fields you want"
+        return f"open(..., types={{{field!r}: 'float64'}}), or schema= with this type"
     if message.endswith(", which float64 cannot hold exactly"):
-        return "open(..., schema=...) with int64 for this field, and the other fields you want"
+        return f"open(..., types={{{field!r}: 'int64'}}), or schema= with this type"
     return None
 
 
@@ -99,7 +99,9 @@ def _hint(fault: Any, file: str) -> str | None:
         # Without a named limit (for example, memory ran out), raising a limit does not help.
         return raise_limit(named[0], fault.found or ...) if named else None
     if kind == "schema":
-        return _number_hint(fault.message) or command("penstock", "schema", "--all", file)
+        return _number_hint(fault.message, fault.field) or command(
+            "penstock", "schema", "--all", file
+        )
     if kind == "stale":
         return f"{command('penstock', 'index', file)}, and open the data again"
     if kind in _HINTS:

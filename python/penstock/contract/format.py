@@ -146,6 +146,8 @@ class Options:
     settled: frozenset[str] = frozenset()
     """The fields of `schema` whose types were found in other files: a value that they cannot hold exactly is an error."""
     retyped: Retyped | None = None
+    named: frozenset[str] = frozenset()
+    """The fields whose types `types=` gives, so that their values need no common type when types are inferred."""
     """If `schema` was found, and `types=` gave some of its types."""
     complete: bool = False
     """Whether a record with other fields raises SchemaError, for callers that would lose these fields."""

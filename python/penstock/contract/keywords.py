@@ -10,6 +10,7 @@ from typing import Literal, TypedDict
 Checksums = Literal["all", "headers", "none", "index"]
 Damage = Literal["error", "stop", "skip"]
 Dialect = Literal["protobuf", "tensorflow"]
+MissingShards = Literal["error", "ignore"]
 
 
 class OpenOptions(TypedDict, total=False):

@@ -60,6 +60,8 @@ class Finding:
 
 _MOST_FINDINGS = 50
 _MOST_PICTURES = 3
+_MOST_WRITTEN = 3
+"""More files without damage than this are not listed one by one."""
 _DONE = {"verify": "intact", "repair": "kept"}
 
 
@@ -116,10 +118,26 @@ class Report(Printed):
                 left = describe.count(len(group) - most)
                 parts += ["", Text(f"and {left} more: findings, or --json, lists all", style="dim")]
         if self.verb == "repair":
-            parts += ["", *(Text(f"wrote {describe.escape(path)}") for path in self.paths)]
+            parts += ["", *map(Text, self._written())]
             lost = map(describe.escape, self.unwritten)
             parts += [Text(f"wrote no file for {path}: nothing could be saved") for path in lost]
         return parts
+
+    def _written(self) -> list[str]:
+        """What `repair` wrote: the new files of damaged files by name, and the number of the others if there are many."""
+        damaged = {_name(finding.file) for finding in self.findings if finding.severity == "error"}
+        others = [path for path in self.paths if _name(path) not in damaged]
+        is_short = len(others) <= _MOST_WRITTEN
+        lines = [
+            f"wrote {describe.escape(path)}"
+            for path in self.paths
+            if is_short or _name(path) in damaged
+        ]
+        return (
+            lines
+            if is_short
+            else [*lines, f"wrote {describe.count(len(others))} files without damage"]
+        )
 
     def _verdict(self) -> Any:
         from rich.text import Text
@@ -142,6 +160,10 @@ class Report(Printed):
     def _summary(self) -> str:
         findings = f"{len(self.findings)} findings, " if self.findings else ""
         return f"{'ok' if self.ok else 'not ok'}, {findings}{describe.records(self.num_records)} {_DONE[self.verb]}"
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rsplit("/", 1)[-1]
 
 
 def _count_of_pictures(findings: list[Finding]) -> Any:

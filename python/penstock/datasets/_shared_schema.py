@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 
@@ -21,18 +21,22 @@ SchemaOf = Callable[[int], pa.Schema]
 """Returns the schema of a file, given by number, that is opened separately."""
 
 
-def of_all_files(num_files: int, schema_of: SchemaOf) -> pa.Schema:
+def of_all_files(num_files: int, schema_of: SchemaOf, named: Collection[str]) -> pa.Schema:
     """The schema inferred from all records of all files. If the files store their schemas, it has all their fields."""
     alone = [schema_of(number) for number in range(num_files)]
     samples = [sample for sample in map(InferredFrom.of, alone) if sample is not None]
     if not samples:
-        return pa.schema(fields_of_all(alone), alone[0].metadata)
+        return pa.schema(fields_of_all(alone, named, are_stored=True), alone[0].metadata)
     num_records = sum(sample.num_records for sample in samples)
-    return in_common(alone, InferredFrom(num_records, True, files(num_files)))
+    return in_common(alone, InferredFrom(num_records, True, files(num_files)), named)
 
 
 def of_first_files(
-    paths: Sequence[str], storage: Storage, first: pa.Schema, schema_of: SchemaOf
+    paths: Sequence[str],
+    storage: Storage,
+    first: pa.Schema,
+    schema_of: SchemaOf,
+    named: Collection[str],
 ) -> pa.Schema | None:
     """The schema of several files, or None if the first file determines it. SchemaError is raised if the examined files
     have no fields in common."""
@@ -41,10 +45,12 @@ def of_first_files(
         return _with_known_types(len(paths), first, schema_of)
     if not (sample.is_all and sample.num_records) or first.names == RAW_SCHEMA.names:
         return None  # the first file has enough records, or no fields were inferred
-    return _of_samples(paths, storage, schema_of)
+    return _of_samples(paths, storage, schema_of, named)
 
 
-def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> pa.Schema | None:
+def _of_samples(
+    paths: Sequence[str], storage: Storage, schema_of: SchemaOf, named: Collection[str]
+) -> pa.Schema | None:
     """The common schema of the first files, until they have enough records."""
     found: list[pa.Schema] = []
     fields: dict[str, list[str]] = {}
@@ -63,7 +69,8 @@ def _of_samples(paths: Sequence[str], storage: Storage, schema_of: SchemaOf) -> 
             if not found:
                 continue
             is_all = number + 1 == len(paths)
-            common = in_common(found, InferredFrom(num_records, is_all, files(number + 1)))
+            seen = InferredFrom(num_records, is_all, files(number + 1))
+            common = in_common(found, seen, named)
         except (PenstockError, OSError) as error:
             raise_unless_damage(error)
             break  # reported when the file is read

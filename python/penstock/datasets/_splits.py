@@ -33,6 +33,7 @@ def expand_split(
     is_folder: bool,
     follow_links: bool,
     as_table: bool,
+    missing_shards: str,
     is_inside: Callable[[Sequence[str]], bool],
 ) -> Expanded:
     """Expand a source to its files, or to those of one split. If no name has the split, `is_inside` says whether it is
@@ -42,8 +43,14 @@ def expand_split(
         ValueError: there are no files of the split.
         The errors of `expand`.
     """
-    how = {"is_folder": is_folder, "follow_links": follow_links, "as_table": as_table}
-    found_by = partial(expand, storage=storage, **how)
+    found_by = partial(
+        expand,
+        storage=storage,
+        is_folder=is_folder,
+        follow_links=follow_links,
+        as_table=as_table,
+        missing_shards=missing_shards,
+    )
     if split is None:
         return found_by(source)
     if isinstance(source, (str, os.PathLike)):
@@ -66,7 +73,7 @@ def expand_split(
         raise _no_such_split(names, split)
     chosen = set(paths)
     sets = [[path for path in files if path in chosen] for files in found.sets]
-    return Expanded(paths, found.skipped, [files for files in sets if files], None)
+    return Expanded(paths, found.skipped, [files for files in sets if files], None, (), found.jobs)
 
 
 def folder_of_other_classes(source: Any, split: str) -> str | None:

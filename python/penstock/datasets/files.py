@@ -160,12 +160,14 @@ class Files(Unlisted):
         """The first file, opened with the given schema or one inferred from the files."""
         is_open = self.types != "given" and len(self.paths) > 1
         if is_open and self._is_of_all:
-            self._settled = of_all_files(len(self.paths), self._schema_alone)
+            self._settled = of_all_files(len(self.paths), self._schema_alone, self.options.named)
         first = self._first()
         # With overlays, the fields of the files are already known.
         if is_open and self._settled is None and self._overlays is None:
             own = first.own.schema
-            self._settled = of_first_files(self.paths, self.storage, own, self._schema_alone)
+            self._settled = of_first_files(
+                self.paths, self.storage, own, self._schema_alone, self.options.named
+            )
             if self._settled is not None:
                 self._forget_readers()
                 first = self._first()

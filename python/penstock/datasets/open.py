@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 import pyarrow as pa
 
 from penstock import formats
-from penstock.contract.keywords import Checksums, Damage, Dialect, OpenOptions
+from penstock.contract.keywords import Checksums, Damage, Dialect, MissingShards, OpenOptions
 from penstock.datasets._hive import folders_with_keys
 from penstock.datasets._one_set import without_foreign
 from penstock.datasets._opened import check_are_names
 from penstock.datasets._splits import expand_split, folder_of_other_classes
 from penstock.datasets.dataset import Dataset, dataset_of
+from penstock.datasets.unfinished import warn_if_unfinished
 from penstock.errors import shown
 from penstock.limits import Limits, limits_from
 from penstock.manifests.manifest import Paths
@@ -33,6 +34,7 @@ _CHOICES = {
     "checksums": ("all", "headers", "none", "index"),
     "damage": ("error", "stop", "skip"),
     "dialect": ("protobuf", "tensorflow"),
+    "missing_shards": ("error", "ignore"),
 }
 _SALVAGE = "; penstock.repair(..., salvage=True), or `penstock repair --salvage`, writes a file with all that can be saved"
 
@@ -55,6 +57,7 @@ def open(
     limits: Limits | dict[str, int] | None = None,
     dialect: Dialect = "protobuf",
     split: str | None = None,
+    missing_shards: MissingShards = "error",
     storage: Any = None,
     storage_options: Mapping[str, Any] | None = None,
     cache: Cache | str | os.PathLike[str] | None = None,
@@ -100,6 +103,8 @@ def open(
         split: open only the files of this split, such as "train": those in a folder of this name, or with this name in
             front of their number (`train-00000…`, `mnist-train.tfrecord-00000…`, `data-train-7.tar`). Of an HDF5 file
             with groups, the groups that `mask/train` lists.
+        missing_shards: "error" raises if a shard of a numbered set is missing; "ignore" reads the others. A glob that
+            selects some numbers, such as `train-0000[0-4]*`, is about these only.
         storage: the storage of the files: a penstock.storage.Storage, a file system of fsspec or pyarrow, or a store of
             obstore. None for local files, and for names such as s3://bucket/key, gs://, az:// and https://, which are
             read in place (docs/guide/object-stores.md).
@@ -126,7 +131,7 @@ def open(
         {'name': 'a'}
     """
     choices = {"checksums": checksums, "damage": damage, "dialect": dialect}
-    _check_choices(choices)
+    _check_choices({**choices, "missing_shards": missing_shards})
     check_are_names(columns)
     index = reading_index(index)
     added = overlays_option(overlays)
@@ -143,13 +148,14 @@ def open(
         is_folder = format is not None and formats.by_name(format).info.is_folder
         follows = format_options.get("follow_links") is True
         options: dict[str, Any] = dict(format_options)
-        paths, skipped, sets, listed = expand_split(
+        paths, skipped, sets, listed, _, jobs = expand_split(
             source,
             split,
             place,
             is_folder=is_folder,
             follow_links=follows,
             as_table=format is not None,
+            missing_shards=missing_shards,
             is_inside=partial(_set_split, split, format, options),
         )
         if sets and format is None:
@@ -160,6 +166,7 @@ def open(
             "schema": schema,
             "columns": None if columns is None else list(columns),
             "raw": raw,
+            "named": frozenset(types) if isinstance(types, Mapping) else frozenset[str](),
             **choices,
             "index": index,
             "mmap": mmap,
@@ -174,6 +181,8 @@ def open(
         _warn_if_unused(dataset)
     if split is not None:
         _warn_of_other_classes(dataset, source, split)
+    if isinstance(paths, list) and place.is_here(paths[0]):
+        warn_if_unfinished(paths, jobs, stacklevel=2)
     if types:
         dataset = dataset.with_types(types)
     message = warning_about([*skipped, *dataset.files.skipped(opened_only=True)])

@@ -24,11 +24,13 @@ def expand(
     is_folder: bool = False,
     follow_links: bool = False,
     as_table: bool = False,
+    missing_shards: str = "error",
 ) -> Expanded:
     """The files that `source` names: those that a manifest lists, or else what `storage.paths.expand` finds.
 
     Args:
         as_table: read a manifest as a file like others.
+        missing_shards: "error" raises if a numbered set lacks a shard; "ignore" lists it in the result.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
@@ -42,7 +44,13 @@ def expand(
     for name in [] if as_table else _named_so(source):
         if manifest_at(name, storage) is not None:
             raise ManifestMetError(name)
-    return paths.expand(source, storage, is_folder=is_folder, follow_links=follow_links)
+    return paths.expand(
+        source,
+        storage,
+        is_folder=is_folder,
+        follow_links=follow_links,
+        missing_shards=missing_shards,
+    )
 
 
 def _named_so(source: Any) -> Iterator[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 SIDECAR_SUFFIX = ".penstock"
 TEMPORARY_SUFFIX = ".penstock-tmp"
 JOB_PREFIX = ".penstock-"
 """How the names of files and folders of running jobs begin."""
+FIELDS_JOB = ".penstock-fields-"
+"""How the name of the journal of a change of fields begins."""
 _NAME_BYTES = 255
 """The longest file name on most file systems, in bytes."""
 
@@ -33,3 +36,16 @@ _OWN_ENDINGS = (SIDECAR_SUFFIX, TEMPORARY_SUFFIX, ".penstock-fields")
 def is_own(name: str) -> bool:
     """Whether a name is one of penstock's own files: indexes, overlays, notes, journals and temporaries."""
     return (name.startswith(".") and ".penstock" in name) or name.endswith(_OWN_ENDINGS)
+
+
+def is_fields_job(name: str) -> bool:
+    """Whether a file of this name is the journal of a change of fields."""
+    return name.startswith(FIELDS_JOB) and name.endswith(".json")
+
+
+def fields_job_of(files: Sequence[str]) -> str:
+    """The name of the journal of a change of the fields of these files, given by their real paths."""
+    import hashlib  # as above
+
+    joined = chr(0).join(files).encode("utf-8", "surrogatepass")
+    return f"{FIELDS_JOB}{hashlib.blake2b(joined, digest_size=8).hexdigest()}.json"

@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
-from penstock.storage._numbered_sets import COUNTED, complete, numbered
+from penstock.storage._numbered_sets import (
+    COUNTED,
+    MissingShard,
+    complete,
+    numbered,
+    present,
+)
 from penstock.storage._object_names import (
     has_signs,
     is_folder_name,
@@ -23,7 +29,7 @@ from penstock.storage._object_names import (
 )
 from penstock.storage._patterns import is_pattern, matching
 from penstock.storage.base import Storage, no_longer_names
-from penstock.storage.hidden import is_own
+from penstock.storage.hidden import is_fields_job, is_own
 from penstock.storage.image_names import holds_images, is_companion
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
@@ -53,10 +59,19 @@ class Expanded(NamedTuple):
     """The files of each folder and each pattern. All files of a set must have the same format."""
     listed: ShardList | None
     """The index that lists the files and their record counts, if there is one."""
+    missing: Sequence[MissingShard] = ()
+    """The shards that numbered sets lack, if these are ignored."""
+    jobs: Sequence[str] = ()
+    """The journals of changes of fields in the local folders that were listed."""
 
 
 def expand(
-    source: Any, storage: Storage, *, is_folder: bool = False, follow_links: bool = False
+    source: Any,
+    storage: Storage,
+    *,
+    is_folder: bool = False,
+    follow_links: bool = False,
+    missing_shards: str = "error",
 ) -> Expanded:
     """The files that `source` names, in reading order.
 
@@ -64,16 +79,19 @@ def expand(
     `index.json`. The matches of a glob are sorted, too. A folder of images is one shard, and with `is_folder` any
     folder is. `name@10` means name-00000-of-00010 and the nine others; `name@*` takes the count from the existing
     files. `{000..099}`, `a::b` and a JSON index of shards mean the same as in WebDataset, except in the elements of a
-    list. With `follow_links`, links to folders in a folder are followed.
+    list. With `follow_links`, links to folders in a folder are followed. With `missing_shards="ignore"`, the shards that
+    a numbered set lacks are listed in the result.
 
     Raises:
         FileNotFoundError: nothing matches, or a shard of a numbered set is missing.
     """
-    how = _How(storage, is_folder, follow_links, [], [], [])
+    missing = None if missing_shards == "error" else list[MissingShard]()
+    how = _How(storage, is_folder, follow_links, [], [], [], missing, [])
     paths = _paths_of(source, how)
     whole = len(how.lists) == 1 and list(how.lists[0].paths) == paths
     skipped = sorted(set(how.skipped))
-    return Expanded(paths, skipped, how.sets, how.lists[0] if whole else None)
+    listed = how.lists[0] if whole else None
+    return Expanded(paths, skipped, how.sets, listed, missing or (), how.jobs)
 
 
 def _paths_of(source: Any, how: _How) -> list[str]:
@@ -107,6 +125,9 @@ class _How:
     skipped: list[SkippedFile]
     sets: list[list[str]]
     lists: list[ShardList]
+    missing: list[MissingShard] | None
+    """The missing shards of numbered sets. If None, they are an error."""
+    jobs: list[str]
 
 
 def _expand_item(item: Any, how: _How) -> list[str]:
@@ -143,7 +164,7 @@ def _expand_elsewhere(path: str, how: _How) -> list[str]:
     storage = how.storage
     counted = COUNTED.match(path)
     if counted is not None and counted["count"] != "*":
-        return numbered(path, counted)
+        return _counted_elsewhere(path, counted, how)
     if counted is not None:
         stem, rest = counted["stem"], counted["rest"]
         fellow = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(rest)}")
@@ -153,14 +174,14 @@ def _expand_elsewhere(path: str, how: _How) -> list[str]:
             return [path]  # the name of an object has such letters
         if not found:
             raise FileNotFoundError(f"{path}: no object matches")
-        return complete(found)
+        return complete(found, None, how.missing)
     if (named := _listed(path, how)) is not None:
         return named
     if is_object_pattern(path):
         found = matching_objects(path, storage, how.skipped)
         if not found:
             raise FileNotFoundError(f"{shown(path)}: no object matches{_left_out(how)}")
-        return _one_set(found, how)
+        return _one_set(found, how, path)
     if is_folder_name(path):
         folder = path.rstrip("/") + "/"
         listed = objects_below(folder, storage, how.skipped)
@@ -206,15 +227,15 @@ def _expand_one(path: str, how: _How) -> list[str]:
         return [path]
     counted = COUNTED.match(path)
     if counted is not None:
-        return _counted(path, counted)
+        return _counted(path, counted, how)
     if not is_pattern(path):
         raise FileNotFoundError(errno.ENOENT, "no such file", path)
-    found = matching(path, how.skipped)
+    found = matching(path, how.skipped, how.jobs)
     if os.path.basename(path) in ("*", "**"):
         found = _without_companions(found, how) or found
     if not found:
         raise FileNotFoundError(f"{path}: no file matches{_left_out(how)}")
-    return _one_set(found, how)
+    return _one_set(found, how, path)
 
 
 def _in_folder(path: str, how: _How) -> list[str]:
@@ -270,8 +291,12 @@ def _entries(folder: str, how: _How) -> tuple[list[str], list[str]]:
     files: list[str] = []
     folders: list[str] = []
     with no_longer_names(folder), os.scandir(folder) as entries:
-        found = [entry for entry in entries if not is_own(entry.name)]
+        found = list(entries)
     for entry in found:
+        if is_own(entry.name):
+            if is_fields_job(entry.name):
+                how.jobs.append(entry.path)
+            continue
         reason = why_not_data(entry.name)
         if reason is None:
             if entry.is_file():
@@ -313,9 +338,10 @@ def _note_unlisted(files: list[str], named: list[str], how: _How) -> None:
             how.skipped.append(SkippedFile(path, UNLISTED))
 
 
-def _one_set(paths: list[str], how: _How) -> list[str]:
+def _one_set(paths: list[str], how: _How, pattern: str | None = None) -> list[str]:
     """The files of a folder or a pattern, without indexes, as one set. Numbered sets must be complete."""
-    paths = complete(_without_indexes(without_manifests(paths, how.storage, how.skipped), how))
+    paths = _without_indexes(without_manifests(paths, how.storage, how.skipped), how)
+    complete(paths, pattern, how.missing)
     how.sets.append(paths)
     return paths
 
@@ -357,7 +383,7 @@ def _without_indexes(paths: list[str], how: _How) -> list[str]:
     return [path for path in paths if path not in beside]
 
 
-def _counted(path: str, match: re.Match[str]) -> list[str]:
+def _counted(path: str, match: re.Match[str], how: _How) -> list[str]:
     stem, count, rest = match["stem"], match["count"], match["rest"]
     if count == "*":
         fellow = re.compile(rf"{re.escape(stem)}-\d{{5,}}-of-\d{{5,}}{re.escape(rest)}")
@@ -365,14 +391,20 @@ def _counted(path: str, match: re.Match[str]) -> list[str]:
         found = sorted(path for path in named if fellow.fullmatch(path))
         if not found:
             raise FileNotFoundError(f"{path}: no file matches")
-        return complete(found)
+        return complete(found, None, how.missing)
     names = numbered(path, match)
-    for name in names:
-        if not os.path.exists(name):
-            raise FileNotFoundError(
-                errno.ENOENT, f"no such file, although {path} includes it", name
-            )
-    return names
+    return present(names, match, set(filter(os.path.exists, names)), how.missing)
+
+
+def _counted_elsewhere(path: str, match: re.Match[str], how: _How) -> list[str]:
+    names = numbered(path, match)
+    if how.missing is None:
+        return names
+    try:
+        there = set(how.storage.list_below(os.path.dirname(path)))
+    except UnsupportedError:  # a web server
+        there = set(filter(how.storage.exists, names))
+    return present(names, match, there, how.missing)
 
 
 _INDEX_WORDS = ("auto", "beside", "never", "true", "false", "none")

@@ -151,7 +151,7 @@ class TFRecordFormat(FramedFormat):
         if not looks_like_examples(facts):
             return None
         try:
-            fields = plan_fields(infer_schema(facts, seen))
+            fields = plan_fields(infer_schema(facts, seen, shard.options.named))
         except SchemaError:
             fields = []  # the records fit no common schema, but each can still be checked
         return ExampleDecoder(fields, shard.options.dialect).lending()
@@ -352,7 +352,7 @@ def decoder_of(
     if not looks_like_examples(facts):
         return RawDecoder(RAW_SCHEMA.with_metadata(seen.metadata))
     try:
-        inferred = infer_schema(facts, seen)
+        inferred = infer_schema(facts, seen, options.named)
     except SchemaError as error:
         raise error.at(file=path) from None
     fields = plan_fields(inferred)

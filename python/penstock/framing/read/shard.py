@@ -6,7 +6,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from penstock import _core
+from penstock.columns.inferred import InferredFrom
 from penstock.contract.faults import error_from, kind_of
 from penstock.contract.format import Options, SkippedRegion
 from penstock.errors import ChangedError, LimitError, PenstockError, TruncatedError
@@ -76,9 +79,20 @@ class OpenShard:
         elif fault.kind == "length_checksum" and fault.byte == 0 and self._is_of_another_writer():
             error.message = "the checksums in this file are not TFRecord checksums"
             error.hint = 'open(..., checksums="none")'
+        elif " values where the schema wants " in fault.message and self._is_inferred():
+            error.hint = 'open(..., infer_records="all")'
         if isinstance(error, LimitError) and "record_bytes" in fault.message:
             self._tell_length(error)
         return error
+
+    def _is_inferred(self) -> bool:
+        """Whether the fields were inferred from the first records, so that later ones may have more values."""
+        options = self.options
+        if options.retyped is not None:
+            return InferredFrom.of(options.retyped.own) is not None
+        if isinstance(options.schema, pa.Schema):
+            return InferredFrom.of(options.schema) is not None
+        return options.schema is None
 
     def _is_of_another_writer(self) -> bool:
         """Whether the writer of a TFRecord file left out its checksums or computed different ones."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,18 +33,20 @@ def looks_like_examples(facts: Mapping[str, Any]) -> bool:
     return num_examples > 0 and num_examples >= _GOOD_FOR_BROKEN * facts["num_broken"]
 
 
-def infer_schema(facts: Mapping[str, Any], seen: InferredFrom) -> pa.Schema:
+def infer_schema(
+    facts: Mapping[str, Any], seen: InferredFrom, named: Collection[str] = frozenset()
+) -> pa.Schema:
     """The schema of Examples, inferred from the records that `seen` describes.
 
     A feature is a scalar if every record that has it has exactly one value, or else a list. It is a column of nulls if
-    no record has a value for it.
+    no record has a value for it. A `named` field, to which the caller gives a type, may have values of several kinds.
 
     Raises:
-        SchemaError: a key has values of several kinds.
+        SchemaError: another key has values of several kinds.
     """
     keys = facts["keys"]
     counts = Counter(entry["key"] for entry in keys)
-    fields = [_inferred_field(entry, counts[entry["key"]] > 1) for entry in keys]
+    fields = [_inferred_field(entry, named, counts[entry["key"]] > 1) for entry in keys]
     metadata = seen.metadata
     readable = facts["num_records"] - facts["num_broken"]
     everywhere = [
@@ -66,10 +68,10 @@ def in_every_record_of(schemas: Sequence[pa.Schema], names: Iterable[str]) -> li
     return [name for name in names if all(name in having for having in known)]
 
 
-def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
+def _inferred_field(entry: Mapping[str, Any], named: Collection[str], ambiguous: bool) -> pa.Field:
     key, in_lists = entry["key"], entry["in_lists"]
     name = (LISTS_PREFIX if in_lists else CONTEXT_PREFIX) + key if ambiguous else key
-    type_ = inferred_type(entry, _value_type(entry, name))
+    type_ = inferred_type(entry, _value_type(entry, name, named))
     metadata = {IN_LISTS_KEY: b"1"} if in_lists else {}
     # Without the key, a single column called `record` would be treated as raw records.
     if name != key or key == RECORD or key.startswith((CONTEXT_PREFIX, LISTS_PREFIX)):
@@ -77,14 +79,14 @@ def _inferred_field(entry: Mapping[str, Any], ambiguous: bool) -> pa.Field:
     return pa.field(name, type_, metadata=metadata or None)
 
 
-def _value_type(entry: Mapping[str, Any], name: str) -> pa.DataType:
+def _value_type(entry: Mapping[str, Any], name: str, named: Collection[str]) -> pa.DataType:
     kinds = [kind for kind, count in zip(_KINDS, entry["kinds"], strict=True) if count]
-    if len(kinds) > 1:
+    if len(kinds) > 1 and name not in named:
         listed = " and ".join(kind[0] for kind in kinds)
         raise SchemaError(
             f"holds {listed} values in different records",
             field=name,
-            hint=f"open(..., schema=...) {_how_to_read([kind[1] for kind in kinds])}, and the other fields you want",
+            hint=_how_to_read(name, [kind[1] for kind in kinds]),
         )
     return kinds[0][1] if kinds else pa.null()
 
@@ -97,10 +99,14 @@ def inferred_type(entry: Mapping[str, Any], value: pa.DataType) -> pa.DataType:
     return value if is_single or pa.types.is_null(value) else pa.list_(value)
 
 
-def _how_to_read(kinds: Sequence[pa.DataType]) -> str:
-    """A hint on a schema for a field with values of several kinds."""
-    are_numbers = all(kind in (pa.int64(), pa.float32()) for kind in kinds)
-    return "with float64 for this field" if are_numbers else "without this field"
+def _how_to_read(name: str, kinds: Sequence[pa.DataType], *, are_stored: bool = False) -> str:
+    """A hint on the type of a field with values of several kinds. `are_stored`: each file stores its type, as Parquet
+    does, and so its values are cast."""
+    if all(kind in (pa.int64(), pa.float32()) for kind in kinds):
+        return f"open(..., types={{{name!r}: 'float64'}})"
+    if are_stored and not any(map(pa.types.is_nested, kinds)):
+        return f"open(..., types={{{name!r}: 'string'}})"
+    return "open(..., schema=...) without this field, and the other fields you want"
 
 
 def merge_facts(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,29 +144,37 @@ def _merge_entries(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]
 # -- several files ----------------------------------------------------------------------------------
 
 
-def in_common(schemas: Sequence[pa.Schema], seen: InferredFrom) -> pa.Schema:
+def in_common(
+    schemas: Sequence[pa.Schema], seen: InferredFrom, named: Collection[str] = frozenset()
+) -> pa.Schema:
     """A schema for the records of all files, from the schema that was inferred from each. It has every field, in the
-    order of first occurrence, with a type for the values of all files. `seen` describes the records.
+    order of first occurrence, with a type for the values of all files. `seen` describes the records. The types of
+    `named` fields, to which the caller gives a type, may have no common type.
 
     Raises:
-        SchemaError: the types of a field have no common type.
+        SchemaError: the types of another field have no common type.
     """
     known = [schema for schema in schemas if not has_no_records(schema)]
     if not known:
         return schemas[0]
-    fields = fields_of_all(known)
+    fields = fields_of_all(known, named)
     everywhere = in_every_record_of(known, {field.name: field for field in fields})
     return pa.schema(fields, seen.metadata | everywhere_metadata(everywhere))
 
 
-def fields_of_all(schemas: Sequence[pa.Schema]) -> list[pa.Field]:
+def fields_of_all(
+    schemas: Sequence[pa.Schema], named: Collection[str] = frozenset(), *, are_stored: bool = False
+) -> list[pa.Field]:
     """The fields of all schemas, in the order of first occurrence, with types for the values of all. A field that one
-    lacks may be null. Raises SchemaError if the types of a field have no common type."""
+    lacks may be null. Raises SchemaError if the types of a field have no common type, unless it is `named`.
+    `are_stored`: the files store these schemas."""
     found: dict[str, pa.Field] = {}
     for schema in schemas:
         for field in schema:
             before = found.get(field.name)
-            found[field.name] = field if before is None else _wider(before, field)
+            if before is not None:
+                field = _wider(before, field, named, are_stored=are_stored)
+            found[field.name] = field
     names = [set(schema.names) for schema in schemas]
     return [
         field if all(name in having for having in names) else field.with_nullable(True)
@@ -168,8 +182,9 @@ def fields_of_all(schemas: Sequence[pa.Schema]) -> list[pa.Field]:
     ]
 
 
-def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
-    """A field that can hold the values of both."""
+def _wider(one: pa.Field, other: pa.Field, named: Collection[str], *, are_stored: bool) -> pa.Field:
+    """A field that can hold the values of both. If it is `named` and there is none, one that is a list if one of them
+    is."""
     if one.type == other.type:
         return one.with_nullable(one.nullable or other.nullable)
     try:
@@ -184,13 +199,15 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
                 return a.with_type(pa.list_(a.type.value_field.with_type(steps)))
         return _promoted(one, other).with_metadata(one.metadata)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
+        if one.name in named:
+            return other if is_list(other.type) and not is_list(one.type) else one
         kinds = [innermost(one.type), innermost(other.type)]
         raise SchemaError(
             "the types of the values in different files have no common type",
             field=one.name,
             expected=one.type,
             found=other.type,
-            hint=f"open(..., schema=...) {_how_to_read(kinds)}, and the other fields you want",
+            hint=_how_to_read(one.name, kinds, are_stored=are_stored),
         ) from None
 
 

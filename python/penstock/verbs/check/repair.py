@@ -28,6 +28,7 @@ from penstock.storage.local_sink import LocalSink, refuse_device
 from penstock.storage.paths import index_option
 from penstock.storage.urls import is_url
 from penstock.verbs.check import textindex
+from penstock.verbs.check._named import missing_shard
 from penstock.verbs.check._overlays import refuse_overlays, remove_overlays
 from penstock.verbs.check._repair_notes import Note, Repaired, note_of, own_name
 from penstock.verbs.check._saving import How, Saving, saving_of
@@ -101,7 +102,8 @@ def repair(
     Raises:
         FileExistsError: a target exists and `overwrite` is False.
         BlockingIOError: another repair is writing a target.
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing.
+        FileNotFoundError: there is no such file. A missing shard of a numbered set is a finding, and the others are
+            repaired.
         UnsupportedError: the name of the new file belongs to another format, or a file has overlays. Overlays are found
             before anything is written.
 
@@ -117,7 +119,8 @@ def repair(
         raise ValueError("decode=True reads what payloads=False would not; leave one out")
     place, index = storage_of(source, storage, storage_options), index_option(index)
     at_once = checked_threads(threads)
-    paths = list(expand(source, place).paths)
+    expanded = expand(source, place, missing_shards="ignore")
+    paths = list(expanded.paths)
     if overlays:
         refuse_overlays(paths, place)
     targets = list(paths) if into is None else _targets(source, paths, os.fspath(into))
@@ -142,6 +145,7 @@ def repair(
         at_once,
         progress,
     )
+    work.findings.extend(map(missing_shard, expanded.missing))
     work.total_bytes = sum(place.num_bytes(path) for path in paths) * (2 if in_place else 1)
     if on is None:
         for path, target in zip(paths, targets, strict=True):

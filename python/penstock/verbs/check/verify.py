@@ -35,7 +35,7 @@ from penstock.overlay.overlays import Overlays
 from penstock.overlay.places import Place, folder_option, places_of
 from penstock.storage.base import Source, Storage
 from penstock.storage.paths import reading_index
-from penstock.verbs.check._named import named_by
+from penstock.verbs.check._named import named_by, notes_of_empty
 from penstock.verbs.check._pictures import Pictures, pictures_in
 from penstock.verbs.check._tallies import Tally, Task, tallies_here, tallies_on
 from penstock.verbs.check.findings import empty_file, found_in, is_empty_file, is_misfit, place_in
@@ -94,8 +94,8 @@ def verify(
         A Report; `report.ok` is True if there is no damage.
 
     Raises:
-        FileNotFoundError: there is no such file, or a shard of a numbered set is missing. One of several paths in a
-            list, or of the shards of a manifest, that is missing is a finding, and the others are checked.
+        FileNotFoundError: there is no such file. One of several paths in a list, or of the shards of a numbered set or a
+            manifest, that is missing is a finding, and the others are checked.
         SchemaError: the only file can be read only with an option, such as `group="data/*"`. The error names it. One
             of several files is a finding, and the others are checked.
         ChangedError: a file was changed while it was read.
@@ -110,7 +110,7 @@ def verify(
     """
     place = storage_of(source, storage, storage_options)
     follows = format_options.get("follow_links") is True
-    paths, total, missing = named_by(source, place, follow_links=follows)
+    paths, total, missing, empty = named_by(source, place, follow_links=follows)
     index = reading_index(index)
     options = Options(
         index=index,
@@ -139,6 +139,7 @@ def verify(
     for tally in tallies:
         num_records += tally.num_records
         findings.extend(tally.findings)
+    findings += notes_of_empty(empty, num_records, findings)
     return Report(num_records, tuple(findings), total, tuple(map(shown, paths)))
 
 

@@ -29,7 +29,7 @@ from penstock.verbs.convert.choice import Choice
 from penstock.verbs.convert.convert import How, write_chosen
 from penstock.verbs.convert.parts import Cut, Piece
 from penstock.verbs.progress import Progress
-from penstock.verbs.write.names import with_note_of_order
+from penstock.verbs.write.names import with_notes_of_names
 
 _ROUNDING = 1e-9
 """Shares such as thirds need not add up to exactly 1."""
@@ -192,7 +192,7 @@ def _by_piece(
     for piece in pieces:
         files = tuple(islice(paths, len(cut.edges(piece.num_records)) - 1))
         made = Summary(files, piece.num_records, sum(map(place.num_bytes, files)), whole.notes)
-        yield with_note_of_order(made, piece.target)
+        yield with_notes_of_names(made, piece.target)
 
 
 def _numbers(

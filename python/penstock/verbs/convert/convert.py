@@ -41,7 +41,7 @@ from penstock.verbs.convert.parts import Cut, OutputFile, Piece, plan, plan_piec
 from penstock.verbs.inspect.stats import stats
 from penstock.verbs.manifest.last import Last
 from penstock.verbs.progress import Meter, Progress
-from penstock.verbs.write.names import refuse_unknown, with_note_of_order, words_in
+from penstock.verbs.write.names import refuse_unknown, with_notes_of_names, words_in
 from penstock.verbs.write.write import check_cuts, format_and_options, format_of, with_exact
 
 _IMAGE_WORDS = {"image_mode", "jpeg_quality", "max_side"}
@@ -315,14 +315,14 @@ def write_chosen(
             limits = {"shard_records": how.shard_records, "shard_bytes": how.shard_bytes}
             by_bytes = run_by_bytes if lock is None else run_by_bytes_in_store
             made = by_bytes(to, limits, reading, writing, meter, overwrite=how.overwrite)
-            return _with_note_of_damage(with_note_of_order(made, to), dataset)
+            return _with_note_of_damage(with_notes_of_names(made, to), dataset)
         cut = Cut(how.num_shards, how.shard_records)
         if pieces:
             parts = plan_pieces(reading, kind, pieces, cut)
         else:
             parts = plan(reading, kind, to, is_folder, cut, how.compression)
         made = _run(parts, to, place, reading, writing, meter, lock, how)
-        made = made if pieces else with_note_of_order(made, to)
+        made = made if pieces else with_notes_of_names(made, to)
         return _with_note_of_damage(made, dataset)
 
 

@@ -33,6 +33,7 @@ def diff(
     *,
     columns: Sequence[str] | None = None,
     by: str | None = None,
+    all_keys: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
     on: Any = None,
@@ -59,6 +60,7 @@ def diff(
         columns: the fields to compare; None for all, except `__url__`, a record's path in a tar archive.
         by: match records, in any order, by this field of integers, strings or bytes. Its values are held in memory,
             and the records of b are read at random.
+        all_keys: list all keys that only one side has or that repeat, in full, and not only the first three of each.
         threads: the number of threads; None for all cores.
         progress: called with the records done, the bytes done (estimated from the records) and the total bytes. With
             `progress`, the records are counted first.
@@ -86,6 +88,8 @@ def diff(
         >>> print(found.fields[0].examples[0])
         ValueDiff(record_a=1, record_b=1, a='6', b='0', place=None)
     """
+    if all_keys and by is None:
+        raise ValueError("all_keys=True lists keys, but by= names no key")
     sources = [x if isinstance(x, Dataset) else opened(x, storage, storage_options) for x in (a, b)]
     if on is not None:
         _refuse_on(sources, by)
@@ -97,7 +101,11 @@ def diff(
     sides = Side(sources[0], columns, without, 0), Side(sources[1], columns, without, 1)
     _check_columns(sides, columns)
     read_alike(sides)
-    matched = None if by is None else match(sides[0].dataset, sides[1].dataset, by, threads)
+    matched = (
+        None
+        if by is None
+        else match(sides[0].dataset, sides[1].dataset, by, threads, all_keys=all_keys)
+    )
     if on is None:
         compared, find = _compared(sides, matched, threads), partial(_types, threads)
     else:

@@ -51,7 +51,8 @@ class RecordsDiff:
 
     Without a key, the records that only one side has are the last records of the longer side. With a key, they are the
     records whose key the other side lacks. If records share a key, only the first is compared, and the others are
-    counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the first few of these keys, as text."""
+    counted in `num_repeated_a` and `num_repeated_b`. `keys_…` are the first few of these keys, or all with
+    `all_keys=True`, as text."""
 
     num_a: int
     num_b: int

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
+from penstock.datasets.unfinished import expected
 from penstock.engine.cluster import Machines
 from penstock.engine.pipeline import checked_threads
 from penstock.errors import UnsupportedError, command
@@ -25,7 +27,7 @@ from penstock.verbs.fields._job import Job
 from penstock.verbs.fields._rewrite import rewrite
 from penstock.verbs.fields.rewrite_journal import Journal
 from penstock.verbs.progress import Progress
-from penstock.verbs.write.names import Names, with_note_of_order
+from penstock.verbs.write.names import Names, with_notes_of_names
 
 Path = str | os.PathLike[str]
 
@@ -55,7 +57,8 @@ def opened_whole(
     """Return the source as a dataset that is not a view of some of the records. `is_beside`: an overlay is to be
     written, for which the folder `overlays` is made if it is missing."""
     folder = folder_option(overlays, may_be_missing=is_beside)
-    found = opened(source, storage, storage_options, overlays=folder, checksums=checksums)
+    with nullcontext() if is_beside else expected():  # a change in place continues it, or refuses
+        found = opened(source, storage, storage_options, overlays=folder, checksums=checksums)
     return found.whole("changing fields") if isinstance(source, Dataset) else found
 
 
@@ -124,7 +127,7 @@ def rewritten(
     if published is not None:
         job = dataclasses.replace(job, published=published)
     made = rewrite(job) if place.changes_in_place else rewrite_elsewhere(job)
-    return made if into is None else with_note_of_order(made, os.fspath(into))
+    return made if into is None else with_notes_of_names(made, os.fspath(into))
 
 
 def _targets(paths: tuple[str, ...], into: str) -> tuple[str, ...]:

@@ -92,9 +92,9 @@ def _columns(
     missing: str,
     columns: Sequence[str] | None,
 ) -> NewFields:
-    table = table_of(fields, dataset.schema, dataset.files.storage)
-    known = table.schema.names
     field, key = _keys_of(by)
+    table = table_of(fields, _with_key(dataset.schema, field, key), dataset.files.storage)
+    known = table.schema.names
     keys = [] if key is None else [key]
     wanted = [*keys, *(name for name in (known if columns is None else columns) if name != key)]
     for name in wanted:
@@ -112,6 +112,14 @@ def _columns(
         raise SchemaError(message, field=field, hint="columns= names the columns to use")
     names = [field, *wanted[1:]]
     return _Keyed(dataset, table.select(wanted).rename_columns(names), field, missing)
+
+
+def _with_key(schema: pa.Schema, field: str | None, key: str | None) -> pa.Schema:
+    """The fields of the records, and the key under the name that it has in the table."""
+    if field is None or key is None or field == key or field not in schema.names:
+        return schema
+    kept = [one for one in schema if one.name != key]
+    return pa.schema([*kept, schema.field(field).with_name(key)])
 
 
 def _keys_of(by: str | Mapping[str, str] | None) -> tuple[str | None, str | None]:

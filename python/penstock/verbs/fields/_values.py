@@ -18,7 +18,7 @@ from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
 from penstock.engine.pipeline import in_order
 from penstock.errors import FormatError, SchemaError
-from penstock.storage.base import Storage
+from penstock.storage.base import Source, Storage
 from penstock.storage.places import storage_of
 from penstock.storage.pyarrow_files import Bytes
 from penstock.storage.urls import is_url
@@ -30,6 +30,9 @@ SCALARS = (bool, int, float, str, bytes, np.generic, pa.Scalar)
 _BATCH_RECORDS = 1 << 16
 _MARKS = {".csv": ",", ".tsv": "\t"}
 """The marks between the cells of CSV files, by the ending of their names."""
+_LEADING_ZERO = r"^\s*[+-]?0\d"
+_NO_FLOAT = _LEADING_ZERO + r"|^\s*[+-]?\d{17,}\s*$"
+"""Leading zeros, or an integer of more digits than a float has."""
 
 
 class NewFields:
@@ -148,24 +151,59 @@ def table_of(fields: Any, old: pa.Schema, near: Storage) -> pa.Table:
 
 
 def _read_csv(path: str, mark: str, old: pa.Schema, place: Storage) -> pa.Table:
-    """Read a CSV file. Columns that the records have get the types that these have there, so that a key such as 007
-    stays a text if it is one."""
-    from pyarrow import csv
-
+    """Read a CSV file. Columns that the records have get the types that these have there. Other columns stay text if a
+    number would change what is written there: leading zeros, as in 007, or an integer of very many digits."""
     types = {field.name: field.type for field in old if pa.types.is_primitive(field.type)}
     types |= {f.name: f.type for f in old if is_text(f.type) or pa.types.is_binary(f.type)}
-    data = Bytes(place.source(path), mmap=False)
+    try:
+        table = _parsed_csv(place.source(path), mark, types)
+        for name in table.schema.names:
+            if table.schema.names.count(name) > 1:
+                raise SchemaError("the CSV has two columns of this name", field=name, file=path)
+        numbers = [x.name for x in table.schema if _is_number(x.type) and x.name not in types]
+        if numbers:
+            texts: dict[str, pa.DataType] = dict.fromkeys(numbers, pa.string())
+            table = _with_texts(table, _parsed_csv(place.source(path), mark, texts, numbers))
+        return table
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        hint = "give the values as a table: pyarrow.csv.read_csv has options for other kinds of CSV"
+        raise FormatError(f"the CSV cannot be read: {error}", file=path, hint=hint) from None
+
+
+def _parsed_csv(
+    source: Source, mark: str, types: dict[str, pa.DataType], columns: list[str] | None = None
+) -> pa.Table:
+    from pyarrow import csv
+
+    data = Bytes(source, mmap=False)
     try:
         return csv.read_csv(
             data.file(),
             parse_options=csv.ParseOptions(delimiter=mark, newlines_in_values=True),
-            convert_options=csv.ConvertOptions(column_types=types, strings_can_be_null=True),
+            convert_options=csv.ConvertOptions(
+                column_types=types, strings_can_be_null=True, include_columns=columns
+            ),
         )
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
-        hint = "give the values as a table: pyarrow.csv.read_csv has options for other kinds of CSV"
-        raise FormatError(f"the CSV cannot be read: {error}", file=path, hint=hint) from None
     finally:
         data.close()
+
+
+def _with_texts(table: pa.Table, texts: pa.Table) -> pa.Table:
+    """Return the table with the columns of numbers as they are written, if a number would not have all their digits."""
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    for name in texts.schema.names:
+        is_float = pa.types.is_floating(table.schema.field(name).type)
+        pattern = _NO_FLOAT if is_float else _LEADING_ZERO
+        if compute.any(compute.match_substring_regex(texts.column(name), pattern)).as_py():
+            place = table.schema.names.index(name)
+            table = table.set_column(place, name, texts.column(name))
+    return table
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return pa.types.is_integer(type_) or pa.types.is_floating(type_)
 
 
 def part(table: pa.Table, start: int, length: int) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import opened
+from penstock.datasets.unfinished import expected
 from penstock.engine.cluster import machines_of
 from penstock.errors import shown
 from penstock.overlay.places import OverlayFolder, folder_option, places_of
@@ -100,4 +101,6 @@ def _bare(
     if isinstance(source, Dataset):
         shown = opened(source, storage, storage_options, overlays=overlays).whole("bake_fields")
         return shown.reopened(columns=None, overlays=False), shown.files.overlay_folder
-    return opened(source, storage, storage_options, overlays=False), folder_option(overlays)
+    with expected():
+        plain = opened(source, storage, storage_options, overlays=False)
+    return plain, folder_option(overlays)

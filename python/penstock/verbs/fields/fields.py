@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock import describe
 from penstock.conditions import Where
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
@@ -154,7 +155,7 @@ def add_fields(
     new = new_fields(
         dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
     )
-    notes = new.notes(dataset, threads) if unchanged is None else ()
+    notes = new.notes(dataset, threads)
     machines = None if on is None else machines_of(on)
     how = How(
         overwrite,
@@ -367,7 +368,7 @@ def replace_fields(
             )
     if is_csv(fields) and missing == "error":
         _refuse_empty_cells(new, os.fspath(fields))
-    notes = _notes(dataset, new, where, threads) if old is None else ()
+    notes = _notes(dataset, old, new, where, threads)
     if missing == "keep":
         new = OnlyMatched(dataset, new, keeps=is_csv(fields))
     if where is not None:
@@ -388,10 +389,17 @@ def replace_fields(
     return noted(rewritten(dataset, edit, into, in_place, how), notes)
 
 
-def _notes(dataset: Dataset, new: NewFields, where: Where | None, threads: int | None) -> Any:
-    """Return notes on how many records get new values, if not all do. This reads the fields that decide it."""
+def _notes(
+    dataset: Dataset, left: Dataset | None, new: NewFields, where: Where | None, threads: int | None
+) -> Any:
+    """Return notes on how many records get new values, if not all do. This reads the fields that decide it. `left` has
+    the files that an unfinished job in place has not changed: of the others it is not known what a condition chose."""
     if where is None:
         return new.notes(dataset, threads)
+    if left is not None:
+        files = f"{describe.count(len(left.paths))} of {describe.count(len(dataset.paths))} files"
+        count = changed_note(len(left.filter(where)), len(left))
+        return (f"{count}, in the {files} that an earlier call had left",)
     chosen = dataset.filter(where)
     return new.notes(chosen, threads) or (changed_note(len(chosen), len(dataset)),)
 

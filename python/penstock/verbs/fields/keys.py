@@ -14,11 +14,13 @@ from penstock.errors import SchemaError, UnsupportedError
 from penstock.verbs.diff import alike
 
 _MOST_KEYS = 3
+_WHOLE_KEY = 1 << 20
+"""The most characters of a key that is shown in full."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmatched:
-    """The unmatched records of one dataset, and their first few keys as text. A record without a key counts as
+    """The unmatched records of one dataset, and their keys as text, all or the first few. A record without a key counts as
     existing in this dataset only."""
 
     num_records: int
@@ -38,8 +40,11 @@ class Matched:
     b: Unmatched
 
 
-def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
+def match(
+    a: Dataset, b: Dataset, key: str, threads: int | None, *, all_keys: bool = False
+) -> Matched:
     """Match records by a field of integers, strings or bytes. If several records have the same key, the first is used.
+    `all_keys`: list all unmatched keys, in full.
     Datasets that skip damage raise UnsupportedError, because their records have no fixed numbers."""
     columns = [_keys(dataset, key, threads) for dataset in (a, b)]
     kinds = [str(column.type) for column in columns]
@@ -57,8 +62,8 @@ def match(a: Dataset, b: Dataset, key: str, threads: int | None) -> Matched:
     return Matched(
         order_a,
         order_b,
-        _unmatched(codes_a, first_a, first_b, names),
-        _unmatched(codes_b, first_b, first_a, names),
+        _unmatched(codes_a, first_a, first_b, names, all_keys=all_keys),
+        _unmatched(codes_b, first_b, first_a, names, all_keys=all_keys),
     )
 
 
@@ -97,7 +102,7 @@ def _firsts(codes: np.ndarray, num_names: int) -> np.ndarray:
 
 
 def _unmatched(
-    codes: np.ndarray, first: np.ndarray, other: np.ndarray, names: pa.Array
+    codes: np.ndarray, first: np.ndarray, other: np.ndarray, names: pa.Array, *, all_keys: bool
 ) -> Unmatched:
     has_key = codes >= 0
     numbers = np.arange(len(codes))
@@ -108,11 +113,13 @@ def _unmatched(
         len(codes),
         int(is_only.sum()),
         int(is_repeated.sum()),
-        _texts(codes[is_only], names),
-        _texts(codes[is_repeated], names),
+        _texts(codes[is_only], names, all_keys=all_keys),
+        _texts(codes[is_repeated], names, all_keys=all_keys),
     )
 
 
-def _texts(codes: np.ndarray, names: pa.Array) -> tuple[str, ...]:
-    few: Sequence[int] = list(dict.fromkeys(codes[: 16 * _MOST_KEYS].tolist()))[:_MOST_KEYS]
-    return tuple("null" if code < 0 else describe.value(names[code], 40) for code in few)
+def _texts(codes: np.ndarray, names: pa.Array, *, all_keys: bool) -> tuple[str, ...]:
+    some: Sequence[int] = codes.tolist() if all_keys else codes[: 16 * _MOST_KEYS].tolist()
+    each = list(dict.fromkeys(some))[: None if all_keys else _MOST_KEYS]
+    width = _WHOLE_KEY if all_keys else 40
+    return tuple("null" if code < 0 else describe.value(names[code], width) for code in each)

@@ -20,12 +20,11 @@ from penstock.framing.index.sidecar import Index, path_for
 from penstock.storage import journal
 from penstock.storage.base import State, Storage
 from penstock.storage.folder import state_of
-from penstock.storage.hidden import TEMPORARY_SUFFIX
+from penstock.storage.hidden import TEMPORARY_SUFFIX, fields_job_of, is_fields_job
 from penstock.storage.journal import Entries, Made
 from penstock.storage.local import LocalStorage
 from penstock.storage.urls import real_path
 
-PREFIX = ".penstock-fields-"
 _LOCK = ".penstock-fields.lock"
 
 
@@ -52,9 +51,8 @@ class Journal(journal.Journal):
         """`near` is where the sources are; None for this machine, where the targets are."""
         files = [os.path.realpath(target) for target in targets]
         paths = [real_path(source) for source in sources]
-        name = f"{PREFIX}{journal.token_of(chr(0).join(files))}.json"
         super().__init__(
-            os.path.join(os.path.dirname(targets[0]) or ".", name),
+            os.path.join(os.path.dirname(targets[0]) or ".", fields_job_of(files)),
             [job, paths, in_place],
             LocalStorage().no_more_open_than(sources),
         )
@@ -131,7 +129,7 @@ class Journal(journal.Journal):
                 continue
             for name in sorted(os.listdir(folder)):
                 path = os.path.join(folder, name)
-                if not (name.startswith(PREFIX) and name.endswith(".json")):
+                if not is_fields_job(name):
                     continue
                 stored = None if path == self._path else _stored(path)
                 if stored is None or not stored.made:

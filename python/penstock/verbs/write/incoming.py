@@ -107,6 +107,9 @@ def _given(data: Any) -> Incoming:
 
 
 def _not_accepted(data: object, where: str = "") -> TypeError:
+    if isinstance(data, str) and not where:
+        opened = f"the records of a file are penstock.open({data!r})"
+        return TypeError(f"cannot write str; {opened}; accepted: {ACCEPTED}")
     return TypeError(f"cannot write {type_name(data)}{where}; accepted: {ACCEPTED}")
 
 

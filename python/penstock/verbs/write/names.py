@@ -9,6 +9,8 @@ from dataclasses import replace
 
 from penstock.contract.summary import Summary
 from penstock.storage.base import Storage
+from penstock.storage.set_names import sets_of_same_name
+from penstock.storage.urls import is_url
 
 SHARD_PATTERN = re.compile(r"\{shard(:[^{}]*)?\}")
 # A word that a format string would replace, such as {split} or {user-id}; {1,2} is none.
@@ -42,7 +44,7 @@ class Names:
 
     def noted(self, made: Summary) -> Summary:
         """Add what the names say about the written files to their summary."""
-        return with_note_of_order(made, self._target)
+        return with_notes_of_names(made, self._target)
 
     @property
     def are_final(self) -> bool:
@@ -132,9 +134,16 @@ def _number(number: int, spec: str | None) -> str:
         ) from None
 
 
-def with_note_of_order(made: Summary, target: str) -> Summary:
-    """Add a note if the shards of a pattern such as `x-{shard}` are opened in another order than they were written:
-    opening a pattern sorts the names."""
+def with_notes_of_names(made: Summary, target: str) -> Summary:
+    """Add a note if the shards of a pattern such as `x-{shard}` are opened in another order than they were written
+    (opening a pattern sorts the names), or if an older set of shards has the same name."""
+    others = sets_of_same_name(made.paths[0]) if made.paths and not is_url(made.paths[0]) else []
+    if others:
+        note = (
+            f"{' and '.join(others)} has the same name, perhaps from an earlier write; remove its files: a folder or "
+            "pattern with both is refused"
+        )
+        made = replace(made, notes=(*made.notes, note))
     if SHARD_PATTERN.search(os.path.basename(target)) is None or list(made.paths) == sorted(
         made.paths
     ):
