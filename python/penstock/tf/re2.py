@@ -17,7 +17,10 @@ from penstock.tf.errors import InvalidArgumentError
 
 _Ranges = list[tuple[int, int]]
 _INVALID = r"\udc80-\udcff"
-_FOLDED = [(0x17F, 0x17F), (0x212A, 0x212A)]  # letters whose lower case is ASCII: long s, and the sign of kelvin
+_FOLDED = [
+    (0x17F, 0x17F),
+    (0x212A, 0x212A),
+]  # letters whose lower case is ASCII: long s, and the sign of kelvin
 
 
 def _ranges(text: str) -> _Ranges:
@@ -65,7 +68,9 @@ class _Translation:
         self.made: list[str] = []
         self.flags: frozenset[str] = frozenset()
         self.outer: list[tuple[frozenset[str], list[str]]] = []
-        self.opened: list[str] = []  # the groups for flags that were set inside the group that is open
+        self.opened: list[
+            str
+        ] = []  # the groups for flags that were set inside the group that is open
         self.repeats = False  # whether the last part is a repetition, which cannot be repeated
 
     def whole(self) -> str:

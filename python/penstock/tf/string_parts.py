@@ -136,7 +136,9 @@ def _text(codes: list[int], errors: str, replacement: int) -> str:
     sound = [0 <= code <= sys.maxunicode and not 0xD800 <= code <= 0xDFFF for code in codes]
     if errors == "strict" and not all(sound):
         wrong = codes[sound.index(False)]
-        raise InvalidArgumentError(None, None, f"Code point is out of range for Unicode, or a noncharacter: {wrong}")
+        raise InvalidArgumentError(
+            None, None, f"Code point is out of range for Unicode, or a noncharacter: {wrong}"
+        )
     instead = "" if errors == "ignore" else chr(replacement)
     return "".join(chr(code) if ok else instead for code, ok in zip(codes, sound, strict=True))
 

@@ -157,9 +157,7 @@ def regex_replace(
     expression, replacement = _compiled(pattern), rewritten(text_of(rewrite))
     change = _all_replaced if replace_global and _may_be_empty(expression) else _replaced
     count = 0 if replace_global else 1
-    return each(
-        input, lambda text: encoded(change(expression, replacement, decoded(text), count))
-    )
+    return each(input, lambda text: encoded(change(expression, replacement, decoded(text), count)))
 
 
 def _compiled(text: Any) -> re.Pattern[str]:
