@@ -42,10 +42,10 @@ _PROPERTY = re.compile(r"[pP](?:([A-Z])|\{(\^?)(\w+)\})")
 
 @lru_cache(512)
 def pattern(text: str) -> re.Pattern[str]:
-    """Compile a pattern of RE2.
+    r"""Compile a pattern of RE2.
 
     Raises:
-        InvalidArgumentError: it is not a pattern of RE2, or has `\\C` or a script such as `\\p{Greek}`.
+        InvalidArgumentError: it is not a pattern of RE2, or has `\C` or a script such as `\p{Greek}`.
     """
     try:
         return re.compile(_Translation(text).whole())

@@ -192,7 +192,7 @@ def combined_non_max_suppression(
     chosen = np.zeros((2, batch, size), np.float32)
     counts = np.zeros(batch, np.int32)
     for number in range(batch):
-        found: list[tuple[float, int, Any]] = []
+        found: list[Any] = []
         for kind in range(classes):
             own = corners[number, :, kind if corners.shape[2] > 1 else 0]
             marks = points[number, :, kind]
