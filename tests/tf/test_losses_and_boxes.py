@@ -17,7 +17,15 @@ LABELS = DRAWN.random([6, 5]).astype(np.float32)
 PICTURES = DRAWN.random([2, 20, 24, 3]).astype(np.float32)
 CORNERS = DRAWN.random([40, 4]).astype(np.float32)
 SCORES = DRAWN.random(40).astype(np.float32).round(1)
+SPREAD = np.random.default_rng(6).random([2, 14, 5]).astype(np.float32)
 OUTLINES = DRAWN.uniform(-0.3, 1.3, [2, 14, 4]).astype(np.float32)
+
+
+def combined(t: Any, **options: Any) -> Any:
+    """The four results of combined_non_max_suppression, joined."""
+    found = t.image.combined_non_max_suppression(OUTLINES[:, :, None], SPREAD, 3, 18, **options)
+    return t.concat([t.reshape(t.cast(part, t.float32), [-1]) for part in found], 0)
+
 
 FLOATS: dict[str, Callable[[Any], Any]] = {
     "softmax": lambda t: t.nn.softmax_cross_entropy_with_logits(LABELS, LOGITS),
@@ -56,6 +64,11 @@ EXACT: dict[str, Callable[[Any], Any]] = {
         [[0.0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 1]], [0.3, 0.2, 0.1], 3
     ),
     "suppression of nothing": lambda t: t.image.non_max_suppression(CORNERS[:0], SCORES[:0], 3),
+    "suppression in classes": combined,
+    "suppression in classes, padded": lambda t: combined(t, pad_per_class=True),
+    "suppression in classes, with thresholds": lambda t: combined(
+        t, iou_threshold=0.1, score_threshold=0.4, clip_boxes=False
+    ),
     "outlines": lambda t: t.image.draw_bounding_boxes(PICTURES, OUTLINES, [[1.0, 0, 0], [0, 1, 0]]),
     "outlines in TensorFlow's colours": lambda t: t.image.draw_bounding_boxes(
         PICTURES, OUTLINES, None

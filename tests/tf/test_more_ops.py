@@ -122,6 +122,7 @@ EQUAL: dict[str, Any] = {
     "scattered": lambda t: [
         t.scatter_nd([[1], [1], [3]], [1, 2, 3], [5]), t.tensor_scatter_nd_update([1, 2, 3], [[0]], [9]),
         t.tensor_scatter_nd_add([[1, 2], [3, 4]], [[1]], [[5, 5]]),
+        t.tensor_scatter_nd_sub([1, 2, 3], [[0], [0]], [9, 1]), t.tensor_scatter_nd_min([1, 2, 3], [[0], [2]], [9, 1]),
         *t.dynamic_partition([1, 2, 3], [0, 1, 0], 2), t.dynamic_stitch([[0, 2], [1]], [[5, 6], [7]]),
         t.histogram_fixed_width([0.1, 0.9, 5.0, -1.0], [0.0, 1.0], 4),
     ],
@@ -172,6 +173,7 @@ EQUAL: dict[str, Any] = {
         t.signal.hann_window(5), t.signal.hann_window(6), t.signal.hamming_window(6, periodic=False),
         t.signal.rfft(t.range(8.0)), t.signal.irfft(t.signal.rfft(t.range(8.0))),
         t.abs(t.signal.stft(t.sin(t.range(100.0)), 16, 8)), t.signal.linear_to_mel_weight_matrix(4, 17, 8000),
+        t.signal.mfccs_from_log_mel_spectrograms(t.sin(t.reshape(t.range(26.0), [2, 13]))),
     ],
     "sound": lambda t: [
         *t.audio.decode_wav(t.audio.encode_wav(t.constant([[0.5, -1.0], [0.25, 2.0]]), 8000)),

@@ -332,3 +332,39 @@ def test_maps_on_threads_that_follow_one_another_keep_order_and_errors() -> None
         )
 
     assert found(tf)[0] == found(tensorflow)[0]
+
+
+def rows_above(t: Any, x: Any) -> Any:
+    """Write values of some rows, as programs for YOLO do: how many is not known before."""
+    places, values = (t.TensorArray(kind, 1, dynamic_size=True) for kind in (t.int32, t.float32))
+    count = 0
+    for row in range(2):
+        if x[row][0] > 3:
+            places, values = places.write(count, [row, 1]), values.write(count, x[row][0])
+            count += 1
+    return t.tensor_scatter_nd_update(t.zeros((t.shape(x)[0], 2)), places.stack(), values.stack())
+
+
+def test_specs_do_not_claim_sizes_of_placeholders() -> None:
+    long = tf.data.Dataset.from_tensors(np.zeros(9000, np.float32)).repeat(1)
+    long = tf.data.Dataset.from_generator(
+        lambda: iter(long), output_signature=tf.TensorSpec([None], tf.float32)
+    )
+    heard = long.map(lambda x: tf.abs(tf.signal.stft(x[:8000], 1024, 256)))
+    assert heard.element_spec.shape.as_list() == [None, 513]
+    assert long.map(lambda x: x[100:]).element_spec.shape.as_list() == [None]
+
+
+def test_specs_do_not_claim_the_size_of_the_first_batches() -> None:
+    batches = tf.data.Dataset.from_tensor_slices(np.arange(20.0, dtype="f4").reshape(10, 2)).batch(
+        4
+    )
+    assert batches.map(lambda x: rows_above(tf, x)).element_spec.shape.as_list() == [None, 2]
+
+    def untraced(x: Any) -> Any:
+        values = np.frombuffer(x.numpy().tobytes(), "f4")
+        if not values.any() or len(values) > 8:
+            raise ValueError("a placeholder")
+        return tf.constant(np.concatenate([values, values]).reshape(-1, 2))
+
+    assert batches.map(untraced).element_spec.shape.as_list() == [None, 2]

@@ -12,6 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from penstock.tf.keras_datasets import FUNCTIONS, dataset_function, refuse_layer
 from penstock.tf.missing import MissingSymbolError, similar
 
 NAMES = {
@@ -69,6 +70,9 @@ class TfKeras:
         self._symbol, self._keras, self._of_tensorflow = symbol, keras, of_tensorflow
 
     def __getattr__(self, name: str) -> Any:
+        if name in FUNCTIONS and self._symbol in {"tf.keras.utils", "tf.keras.preprocessing"}:
+            return dataset_function(name)
+        refuse_layer(f"{self._symbol}.{name}")
         old = getattr(self._of_tensorflow, name, None)
         found = getattr(self._keras, name, old)
         if found is None:

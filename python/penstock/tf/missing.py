@@ -17,10 +17,10 @@ from penstock.tf.error_classes import UnimplementedError
 NEAREST: dict[str, str] = {
     "tf.audio": "soundfile in a function given to Dataset.map",
     "tf.config": "no setting: threads already use all cores",
-    "tf.GradientTape": "torch, JAX or keras: penstock prepares data",
+    "tf.GradientTape": "fit of Keras, jax.grad or torch's autograd: penstock.tf has no training loops",
     "tf.RaggedTensor": "its values and row_splits, which are arrays",
     "tf.SparseTensor": "its indices, values and dense_shape, which are arrays",
-    "tf.Variable": "a NumPy array, or torch, JAX or keras",
+    "tf.Variable": "keras.Variable, or a NumPy array: penstock.tf has no training loops",
     "tf.data": "ps.open and ps.Loader",
     "tf.data.Dataset.fingerprint": "ps.open(...).fingerprint",
     "tf.data.Dataset.sparse_batch": "Dataset.ragged_batch",
@@ -29,6 +29,8 @@ NEAREST: dict[str, str] = {
     "tf.data.experimental.service": "ps.Loader(rank=..., world_size=...), which needs no service",
     "tf.distribute": "ps.Loader(rank=..., world_size=...)",
     "tf.errors": "the classes of tf.errors, such as tf.errors.NotFoundError",
+    "tf.experimental": "numpy, which takes tensors of penstock.tf, for tf.experimental.numpy",
+    "tf.feature_column": "tf.one_hot, tf.lookup and tf.cast in a function given to Dataset.map",
     "tf.image": "ps.Image in ps.Loader, or pillow in a function given to Dataset.map",
     "tf.io": "ps.open and ps.write",
     "tf.io.decode_json_example": "json in a function given to Dataset.map",
@@ -45,9 +47,11 @@ NEAREST: dict[str, str] = {
     "tf.nn": "torch, JAX or keras: penstock prepares data",
     "tf.random": "numpy.random, or tf.random.uniform",
     "tf.ragged": "the values and row_splits of a ragged tensor, which are arrays",
+    "tf.saved_model": "model.save or model.export of Keras",
     "tf.signal": "numpy.fft, which takes tensors of penstock.tf",
     "tf.sparse": "the indices and values of a sparse tensor, which are arrays",
     "tf.strings": "the methods of bytes in a function given to Dataset.map: value.numpy()",
+    "tf.summary": "keras.callbacks.TensorBoard, or torch.utils.tensorboard",
     "tf.train": "torch, JAX or keras: penstock prepares data",
 }
 """The nearest alternative by prefix of a symbol; the longest matching prefix counts."""

@@ -31,17 +31,18 @@ def print(*inputs: Any, **options: Any) -> None:
     stream.write(text)
 
 
-def printed(value: Any, edge: int) -> str:
-    """A value as text, with this many values at either end of each dimension."""
+def printed(value: Any, edge: int, errors: str = "replace") -> str:
+    """A value as text, with this many values at either end of each dimension. `errors` says how bytes that are not
+    UTF-8 are decoded."""
     if isinstance(value, np.ndarray) and value.ndim:
-        return _rows(np.asarray(value), edge, 1)
-    return _scalar(np.asarray(value)[()] if isinstance(value, np.ndarray) else value)
+        return _rows(np.asarray(value), edge, errors, 1)
+    return _scalar(np.asarray(value)[()] if isinstance(value, np.ndarray) else value, errors)
 
 
-def _rows(array: np.ndarray[Any, Any], edge: int, depth: int) -> str:
+def _rows(array: np.ndarray[Any, Any], edge: int, errors: str, depth: int) -> str:
     if not array.ndim:
-        return _scalar(array[()])
-    parts = [_rows(part, edge, depth + 1) for part in _at_ends(array, edge)]
+        return _scalar(array[()], errors)
+    parts = [_rows(part, edge, errors, depth + 1) for part in _at_ends(array, edge)]
     if 0 <= 2 * edge < len(array):
         parts.insert(edge, "...")
     between = "\n" * (array.ndim - 1) + " " * depth if array.ndim > 1 else " "
@@ -54,10 +55,10 @@ def _at_ends(array: np.ndarray[Any, Any], edge: int) -> list[Any]:
     return [array[n, ...] for n in (*range(edge), *range(-edge, 0))]
 
 
-def _scalar(value: Any) -> str:
+def _scalar(value: Any, errors: str) -> str:
     plain = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
     if isinstance(plain, bytes):
-        return f'"{plain.decode(errors="replace")}"'
+        return f'"{plain.decode(errors=errors)}"'
     if isinstance(value, np.bool_):
         return str(int(value))
     if isinstance(value, np.floating):

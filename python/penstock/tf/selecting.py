@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from penstock.tf import probing
 from penstock.tf.arrays import sizes_of, tensor
 from penstock.tf.dtypes import as_dtype
 from penstock.tf.errors import InvalidArgumentError
@@ -144,6 +145,12 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
     return tensor(made)
 
 
+def _unchanged(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    """A placeholder for a tensor with other values at positions."""
+    return _array(tensor).copy().view(Tensor)
+
+
+@probing.instead(_unchanged)
 def tensor_scatter_nd_update(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
@@ -159,6 +166,7 @@ def tensor_scatter_nd_update(
     return made.view(Tensor)
 
 
+@probing.instead(_unchanged)
 def tensor_scatter_nd_add(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:
@@ -166,6 +174,23 @@ def tensor_scatter_nd_add(
     return _changed(np.add, tensor, indices, updates)
 
 
+@probing.instead(_unchanged)
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Tensor:
+    """A tensor with values subtracted at positions."""
+    return _changed(np.subtract, tensor, indices, updates)
+
+
+@probing.instead(_unchanged)
+def tensor_scatter_nd_min(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Tensor:
+    """A tensor in which values at positions are replaced by other values if those are less."""
+    return _changed(np.minimum, tensor, indices, updates)
+
+
+@probing.instead(_unchanged)
 def tensor_scatter_nd_max(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Tensor:

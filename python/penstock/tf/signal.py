@@ -20,6 +20,7 @@ __all__ = [
     "ifft",
     "irfft",
     "linear_to_mel_weight_matrix",
+    "mfccs_from_log_mel_spectrograms",
     "rfft",
     "stft",
 ]
@@ -163,6 +164,29 @@ def linear_to_mel_weight_matrix(
         0, np.minimum((bins - low) / (centre - low), (high - bins) / (high - centre))
     )
     return tensor(np.pad(weights, [(1, 0), (0, 0)]).astype(kind))
+
+
+def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: Any, name: str | None = None) -> Tensor:
+    """The cepstral coefficients of log-mel spectrograms: their discrete cosine transform along the last dimension,
+    as many as there are bins.
+
+    Raises:
+        ValueError: the dtype is not float32 or float64, or there are no bins.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> tf.signal.mfccs_from_log_mel_spectrograms(tf.ones([5, 13])).numpy().shape
+        (5, 13)
+    """
+    given = _array(log_mel_spectrograms)
+    if given.dtype not in (np.float32, np.float64):
+        raise ValueError(f"log_mel_spectrograms must be float32 or float64, not {given.dtype}")
+    count = given.shape[-1]
+    if not count:
+        raise ValueError(f"num_mel_bins must be positive, not {count}")
+    turns = np.exp(-0.5j * np.pi * np.arange(count) / count).astype(_complex(given))
+    made = np.fft.rfft(given, 2 * count)[..., :count].astype(turns.dtype) * turns
+    return tensor((made.real * np.sqrt(2.0 / count)).astype(given.dtype))
 
 
 __getattr__ = absent_from("tf.signal")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +15,7 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.row_splits import sums
 from penstock.tf.tensor import Tensor, convert_to_tensor
-from penstock.tf.text_values import bytes_of, decoded, each, encoded, strings, text_of
+from penstock.tf.text_values import bytes_of, each, encoded, strings, text_of
 
 
 def _cut(value: Any, cut: Callable[[bytes], list[Any]], dtype: Any = object) -> Any:
@@ -99,7 +101,7 @@ def unicode_decode(
     name: str | None = None,
 ) -> Any:
     """The code points of each string, int32."""
-    read = _reader(input_encoding, errors, replacement_char)
+    read = _reader(input_encoding, errors, replacement_char, replace_control_characters)
     return _cut(input, lambda text: [ord(c) for c in read(text)], np.int32)
 
 
@@ -114,7 +116,9 @@ def unicode_encode(
     codec = _codec(output_encoding)
     if isinstance(input, RaggedTensor):
         if isinstance(input.values, RaggedTensor):
-            return input.with_values(unicode_encode(input.values, output_encoding, errors))
+            return input.with_values(
+                unicode_encode(input.values, output_encoding, errors, replacement_char)
+            )
         rows = input.to_list()
     else:
         given = convert_to_tensor(input)
@@ -123,8 +127,20 @@ def unicode_encode(
             return np.stack(inner).view(Tensor)
         rows = [given.tolist()]
     made = np.empty(len(rows), object)
-    made[:] = ["".join(map(chr, row)).encode(codec) for row in rows]
+    made[:] = [_text(row, errors, replacement_char).encode(codec) for row in rows]
     return tensor(made if isinstance(input, RaggedTensor) else made.reshape(()))
+
+
+def _text(codes: list[int], errors: str, replacement: int) -> str:
+    """Characters as text. A code point that is no character (a surrogate, or out of range) is an error."""
+    sound = [0 <= code <= sys.maxunicode and not 0xD800 <= code <= 0xDFFF for code in codes]
+    if errors == "strict" and not all(sound):
+        wrong = codes[sound.index(False)]
+        raise InvalidArgumentError(
+            None, None, f"Code point is out of range for Unicode, or a noncharacter: {wrong}"
+        )
+    instead = "" if errors == "ignore" else chr(replacement)
+    return "".join(chr(code) if ok else instead for code, ok in zip(codes, sound, strict=True))
 
 
 def unicode_transcode(
@@ -137,17 +153,30 @@ def unicode_transcode(
     name: str | None = None,
 ) -> Any:
     """The strings in another encoding."""
-    read = _reader(input_encoding, errors, replacement_char)
+    read = _reader(input_encoding, errors, replacement_char, replace_control_characters)
     codec = _codec(output_encoding)
-    return each(input, lambda text: read(text).encode(codec))
+    refuses = replace_control_characters and errors == "strict"
+    sound = _reader(input_encoding, errors, replacement_char)
+
+    def changed(text: bytes) -> bytes:
+        if refuses and re.search(r"[\x00-\x1f]", sound(text)):
+            raise InvalidArgumentError(None, None, "Invalid formatting on input string")
+        return read(text).encode(codec)
+
+    return each(input, changed)
 
 
 def _codec(encoding: str) -> str:
     return {"UTF-16-BE": "utf-16-be", "UTF-32-BE": "utf-32-be"}.get(encoding, encoding.lower())
 
 
-def _reader(encoding: str, errors: str, replacement: int) -> Callable[[bytes], str]:
+def _reader(
+    encoding: str, errors: str, replacement: int, controls: bool = False
+) -> Callable[[bytes], str]:
+    """A function that decodes a string; with `controls`, it treats control characters as errors of the string, but
+    raises none for them."""
     codec = _codec(encoding)
+    instead = "" if errors == "ignore" else chr(replacement)
 
     def read(text: bytes) -> str:
         try:
@@ -161,6 +190,8 @@ def _reader(encoding: str, errors: str, replacement: int) -> Callable[[bytes], s
                 return text.decode(codec, "ignore")
             return text.decode(codec, "replace").replace("�", chr(replacement))
 
+    if controls:
+        return lambda text: re.sub(r"[\x00-\x1f]", lambda _: instead, read(text))
     return read
 
 
@@ -285,6 +316,6 @@ def format(
         raise ValueError(
             f"{len(pieces) - 1} placeholder(s) in template does not match {len(values)} tensor(s) provided as input"
         )
-    shown = [printed(convert_to_tensor(value), summarize) for value in values]
+    shown = [printed(convert_to_tensor(value), summarize, "surrogateescape") for value in values]
     text = "".join(a + b for a, b in zip(pieces, [*shown, ""], strict=True))
-    return tensor(np.array(encoded(decoded(text.encode())), object))
+    return tensor(np.array(encoded(text), object))

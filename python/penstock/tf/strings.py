@@ -12,6 +12,7 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.hashes import fingerprint64, siphash
 from penstock.tf.missing import absent_from
 from penstock.tf.number_texts import as_string, to_number
+from penstock.tf.re2 import pattern as re2_pattern
 from penstock.tf.string_parts import (
     bytes_split,
     format,
@@ -25,7 +26,7 @@ from penstock.tf.string_parts import (
     unicode_transcode,
 )
 from penstock.tf.tensor import Tensor
-from penstock.tf.text_values import decoded, each, encoded, pattern, rewrite, strings, text_of
+from penstock.tf.text_values import characters, decoded, each, encoded, rewritten, strings, text_of
 
 __all__ = [
     "as_string",
@@ -56,20 +57,22 @@ __all__ = [
 def lower(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """The strings in lower case: ASCII letters, or all letters if the encoding is "utf-8".
 
+    With "utf-8", bytes that are not UTF-8 become U+FFFD.
+
     Example:
         >>> import penstock.tf as tf
         >>> tf.strings.lower("A FOX").numpy()
         b'a fox'
     """
     if encoding:
-        return each(input, lambda text: encoded(decoded(text).lower()))
+        return each(input, lambda text: text.decode("utf-8", "replace").lower().encode())
     return each(input, bytes.lower)
 
 
 def upper(input: Any, encoding: str = "", name: str | None = None) -> Any:
     """The strings in upper case, with the arguments of `lower`."""
     if encoding:
-        return each(input, lambda text: encoded(decoded(text).upper()))
+        return each(input, lambda text: text.decode("utf-8", "replace").upper().encode())
     return each(input, bytes.upper)
 
 
@@ -122,13 +125,13 @@ def substr(input: Any, pos: Any, len: Any, unit: str = "BYTE", name: str | None 
 
 
 def _part(text: bytes, start: int, count: int, by_character: bool) -> bytes:
-    whole: Any = decoded(text) if by_character else text
+    whole: Any = characters(text) if by_character else text
     size = whole.__len__()
     if not -size <= start <= size and not probing.is_on():
         raise InvalidArgumentError(None, None, f"pos {start} out of range for string {text!r}")
     start = max(start + size if start < 0 else start, 0)
     found = whole[start : start + max(count, 0)]
-    return encoded(found) if by_character else found
+    return b"".join(found) if by_character else found
 
 
 def regex_replace(
@@ -151,21 +154,41 @@ def regex_replace(
         >>> tf.strings.regex_replace("a fox!", r"([[:punct:]])", r" \1").numpy()
         b'a fox !'
     """
-    expression, replacement = _compiled(pattern), _rewritten(rewrite)
+    expression, replacement = _compiled(pattern), rewritten(text_of(rewrite))
+    change = _all_replaced if replace_global and _may_be_empty(expression) else _replaced
     count = 0 if replace_global else 1
-
-    def replaced(text: bytes) -> bytes:
-        return encoded(expression.sub(replacement, decoded(text), count))
-
-    return each(input, replaced)
+    return each(input, lambda text: encoded(change(expression, replacement, decoded(text), count)))
 
 
 def _compiled(text: Any) -> re.Pattern[str]:
-    return pattern(text_of(text))
+    return re2_pattern(text_of(text))
 
 
-def _rewritten(text: Any) -> str:
-    return rewrite(text_of(text))
+def _replaced(expression: re.Pattern[str], replacement: str, text: str, count: int) -> str:
+    return expression.sub(replacement, text, count)
+
+
+def _may_be_empty(expression: re.Pattern[str]) -> bool:
+    """Whether some match may be empty; certain only if not."""
+    return re.search(r"[*?|]|\\[AZbB]|\$|\^\)|\{0|\(\)", expression.pattern) is not None
+
+
+def _all_replaced(expression: re.Pattern[str], replacement: str, text: str, _: int) -> str:
+    """Replace all matches by RE2's rule, which differs from Python's for empty ones: no match begins where the last one
+    ended and is empty; after such a place the search goes on at the next character."""
+    parts: list[str] = []
+    at, last = 0, -1
+    while found := expression.search(text, at):
+        parts.append(text[at : found.start()])
+        if found.start() == found.end() == last:
+            parts.append(text[last : last + 1])
+            at, last = last + 1, -1
+            if at > text.__len__():
+                break
+            continue
+        parts.append(found.expand(replacement))
+        at = last = found.end()
+    return "".join(parts) + text[at:]
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Any:

@@ -14,12 +14,6 @@ from penstock.tf.errors import InvalidArgumentError
 from penstock.tf.ragged_tensor import RaggedTensor
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
-_CLASSES = {
-    "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "ascii": r"\x00-\x7f", "blank": r"\t ", "cntrl": r"\x00-\x1f\x7f",
-    "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": r"!-/:-@\[-`{-~",
-    "space": r"\t-\r ", "upper": "A-Z", "word": "a-zA-Z0-9_", "xdigit": "0-9a-fA-F",
-}  # fmt: skip
-
 
 def strings(value: Any) -> Any:
     """An argument as a tensor of strings, or a ragged one.
@@ -52,15 +46,21 @@ def each(value: Any, change: Callable[[bytes], Any], dtype: Any = string) -> Any
 
 
 def text_of(value: Any) -> str:
-    """A scalar argument as text."""
+    """A scalar argument as text, in which bytes that are not UTF-8 are as in `decoded`."""
     if isinstance(value, np.ndarray):
         value = value.item()
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return decoded(value) if isinstance(value, bytes) else str(value)
 
 
 def bytes_of(value: Any) -> bytes:
     """A scalar argument as bytes."""
-    return text_of(value).encode()
+    return encoded(text_of(value))
+
+
+def characters(text: bytes) -> list[bytes]:
+    """A string cut where UTF8_CHAR counts a character: before each byte that does not continue one."""
+    starts = [n for n, byte in enumerate(text) if not n or byte & 0xC0 != 0x80]
+    return [text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=False)]
 
 
 def decoded(text: bytes) -> str:
@@ -74,23 +74,7 @@ def encoded(text: str) -> bytes:
 
 
 @lru_cache(512)
-def pattern(text: str) -> re.Pattern[str]:
-    """Convert an RE2 pattern to a Python pattern.
-
-    Raises:
-        InvalidArgumentError: it is not a pattern.
-    """
-    found = re.sub(r"\[:(\w+):\]", lambda m: _CLASSES.get(m[1], m[0]), text)
-    found = re.sub(r"\[:\^(\w+):\]", lambda m: f"^{_CLASSES.get(m[1], m[1])}", found)
-    found = found.replace(r"\pL", "^\\W\\d_").replace(r"\z", r"\Z")
-    try:
-        return re.compile(found, re.ASCII)
-    except re.error as error:
-        raise InvalidArgumentError(None, None, f"Invalid pattern: {text}, error: {error}") from None
-
-
-@lru_cache(512)
-def rewrite(text: str) -> str:
+def rewritten(text: str) -> str:
     r"""Convert a replacement of RE2, in which `\0` to `\9` are groups, to a Python replacement."""
     parts = re.split(r"(\\[0-9]|\\\\)", text)
     return "".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -166,7 +167,7 @@ def make_csv_dataset(
     ignore_errors: bool = False,
     encoding: str = "utf-8",
 ) -> Any:
-    """Batches of the records of CSV files, as dicts of columns.
+    """Batches of the records of CSV files, as ordered dicts of columns.
 
     Args:
         file_pattern: patterns of file names.
@@ -216,7 +217,7 @@ def _by_name(names: list[str], label_name: str | None) -> Callable[..., Any]:
         raise ValueError("`label_name` provided must be one of the columns.")
 
     def named(*columns: Any) -> Any:
-        features = dict(zip(names, columns, strict=True))
+        features = OrderedDict(zip(names, columns, strict=True))
         if label_name is None:
             return features
         label = features.pop(label_name)

@@ -18,7 +18,7 @@ import numpy as np
 from penstock.tf.data.blocks import Blocks
 from penstock.tf.data.stacking import RaggedRow
 from penstock.tf.errors import InvalidArgumentError
-from penstock.tf.nest import map_structure
+from penstock.tf.nest import flatten, map_structure
 from penstock.tf.shapes import (
     RaggedTensorSpec,
     SparseTensorSpec,
@@ -73,8 +73,49 @@ class Op:
             found = specs_of(seen[0])
             for other in seen[1:]:
                 found = merged_specs(found, specs_of(other))
-            self._looked = found
+            found = self._looked = self._without_unknown(found)
         return found
+
+    def _without_unknown(self, found: Any) -> Any:
+        """Specs of the first elements, without sizes that may come from unknown sizes of the source: a last batch is
+        often smaller than the first two."""
+        source = getattr(self, "source", None)
+        if not isinstance(source, Op):
+            return found
+        known = flatten(source.spec(), lists=False)
+        if all(type(leaf) is TensorSpec and leaf.shape.is_fully_defined() for leaf in known):
+            return found
+        with looking():
+            first = flatten(next(elements(source.open())), lists=False)
+        return map_structure(_without(_unknown_sizes(known, first)), found, lists=False)
+
+
+def _unknown_sizes(specs: list[Any], leaves: list[Any]) -> set[tuple[int, int]]:
+    """The axes whose sizes the specs do not say, and their sizes in one element."""
+    return {
+        (axis, size)
+        for spec, leaf in zip(specs, leaves, strict=True)
+        if type(spec) is TensorSpec
+        for axis, size in enumerate(np.shape(leaf))
+        if spec.shape.rank is None or spec.shape[axis] is None
+    }
+
+
+def _without(unknown: set[tuple[int, int]]) -> Callable[[Any], Any]:
+    """A function that removes sizes from a spec: those that equal an unknown one, and of the first axis also their
+    multiples."""
+    sizes = {size for _, size in unknown}
+    rows = {size for axis, size in unknown if axis == 0 and size > 1}
+
+    def remove(spec: Any) -> Any:
+        if type(spec) is not TensorSpec or spec.shape.rank is None:
+            return spec
+        kept = [None if size in sizes else size for size in spec.shape]
+        if kept and kept[0] and any(kept[0] % size == 0 for size in rows):
+            kept[0] = None
+        return with_shape(spec, kept)
+
+    return remove
 
 
 def elements(stream: Stream) -> Iterator[Any]:

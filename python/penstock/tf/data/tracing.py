@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from penstock.tf import probing
-from penstock.tf.data.op import looking, merged_specs, specs_of
+from penstock.tf.data.op import looking, merged_specs, specs_of, with_shape
+from penstock.tf.nest import map_structure
 from penstock.tf.placeholders import placeholder
 from penstock.tf.probing import NotRecorded
+from penstock.tf.shapes import TensorSpec
 
 _NONE = object()
 _NEEDED = 2
@@ -38,7 +40,14 @@ def traced(function: Callable[[Any], Any], spec: Any) -> Any:
             made = merged_specs(made, other)
     except (ValueError, TypeError):
         return None
-    return made
+    return map_structure(_without_zeros, made, lists=False)
+
+
+def _without_zeros(spec: Any) -> Any:
+    """A spec whose sizes of 0 are unknown: the placeholders may have been shorter than elements are, as in `x[1000:]`."""
+    if type(spec) is not TensorSpec or spec.shape.rank is None or 0 not in spec.shape:
+        return spec
+    return with_shape(spec, [size or None for size in spec.shape])
 
 
 def _run(function: Callable[[Any], Any], spec: Any, run: int) -> Any:

@@ -30,7 +30,11 @@ from penstock.tf.image.augment import (
     stateless_random_jpeg_quality,
     stateless_random_saturation,
 )
-from penstock.tf.image.boxes import draw_bounding_boxes, non_max_suppression
+from penstock.tf.image.boxes import (
+    combined_non_max_suppression,
+    draw_bounding_boxes,
+    non_max_suppression,
+)
 from penstock.tf.image.colours import (
     adjust_brightness,
     adjust_contrast,
@@ -79,6 +83,7 @@ __all__ = [
     "adjust_jpeg_quality",
     "adjust_saturation",
     "central_crop",
+    "combined_non_max_suppression",
     "convert_image_dtype",
     "crop_and_resize",
     "crop_to_bounding_box",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -132,6 +132,79 @@ def non_max_suppression(
         if not chosen or _overlaps(low, high, number, chosen).max() <= most_common:
             chosen.append(number)
     return tensor(np.array(chosen, np.int32))
+
+
+class CombinedNonMaxSuppression(NamedTuple):
+    """The boxes that `combined_non_max_suppression` chose in each image, filled up with zeros."""
+
+    nmsed_boxes: Tensor
+    nmsed_scores: Tensor
+    nmsed_classes: Tensor
+    valid_detections: Tensor
+
+
+def combined_non_max_suppression(
+    boxes: Any,
+    scores: Any,
+    max_output_size_per_class: Any,
+    max_total_size: Any,
+    iou_threshold: Any = 0.5,
+    score_threshold: Any = float("-inf"),
+    pad_per_class: bool = False,
+    clip_boxes: bool = True,
+    name: str | None = None,
+) -> CombinedNonMaxSuppression:
+    """The boxes with the highest scores of each image, after `non_max_suppression` in each class.
+
+    Args:
+        boxes: [batch, boxes, classes, 4], or [batch, boxes, 1, 4] for boxes that all classes share.
+        scores: [batch, boxes, classes].
+        max_output_size_per_class: the most boxes of a class.
+        max_total_size: the most boxes of an image, and the size of the results.
+        iou_threshold, score_threshold: as for `non_max_suppression`.
+        pad_per_class: reduce the size of the results to `max_output_size_per_class` times the classes, if that is less.
+        clip_boxes: limit corners to 0 to 1.
+        name: ignored.
+
+    Returns:
+        nmsed_boxes float32 [batch, size, 4], nmsed_scores and nmsed_classes float32 [batch, size], and
+        valid_detections int32 [batch], the numbers of boxes that were chosen.
+
+    Raises:
+        InvalidArgumentError: shapes that do not fit each other, or a threshold that is not from 0 to 1.
+
+    Example:
+        >>> import penstock.tf as tf
+        >>> boxes = tf.reshape(tf.constant([0.0, 0, 1, 1, 0, 0, 1, 0.9]), [1, 2, 1, 4])
+        >>> tf.image.combined_non_max_suppression(boxes, [[[0.5], [0.9]]], 2, 2)[1].numpy().tolist()
+        [[0.8999999761581421, 0.0]]
+    """
+    corners = convert_to_tensor(boxes, "float32").view(np.ndarray)
+    points = convert_to_tensor(scores, "float32").view(np.ndarray)
+    fits = corners.ndim == 4 and points.ndim == 3 and corners.shape[:2] == points.shape[:2]
+    if not fits or corners.shape[3] != 4 or corners.shape[2] not in (1, points.shape[2]):
+        message = "boxes must be [batch, n, 1 or classes, 4] and scores [batch, n, classes]"
+        raise InvalidArgumentError(None, None, message, found=f"{corners.shape} and {points.shape}")
+    batch, classes = len(points), points.shape[2]
+    size, most = int(max_total_size), int(max_output_size_per_class)
+    size = min(size, most * classes) if pad_per_class else size
+    chosen_boxes = np.zeros((batch, size, 4), np.float32)
+    chosen = np.zeros((2, batch, size), np.float32)
+    counts = np.zeros(batch, np.int32)
+    for number in range(batch):
+        found: list[Any] = []
+        for kind in range(classes):
+            own = corners[number, :, kind if corners.shape[2] > 1 else 0]
+            marks = points[number, :, kind]
+            kept = non_max_suppression(own, marks, most, iou_threshold, score_threshold)
+            found += [(marks[place], kind, own[place]) for place in kept.tolist()]
+        found = sorted(found, key=lambda one: -one[0])[:size]
+        for place, (score, kind, box) in enumerate(found):
+            chosen_boxes[number, place] = np.clip(box, 0, 1) if clip_boxes else box
+            chosen[:, number, place] = score, kind
+        counts[number] = len(found)
+    results = chosen_boxes, chosen[0], chosen[1], counts
+    return CombinedNonMaxSuppression(*(tensor(result) for result in results))
 
 
 def _overlaps(low: Any, high: Any, number: int, others: list[int]) -> np.ndarray[Any, Any]:
