@@ -433,7 +433,7 @@ CASES: Cases = {
     ),
     "'replace=True shows the new values instead of the old values'": there_already,
     "'add them in two calls'": values_and_functions,
-    "f'repeat that call with the same files in the same order, or delete {path} to keep each file as it is now'": (
+    "f'repeat that call with the same files in the same order, the same values and the same function (its code may not have changed), or delete {path} to keep each file as it is now'": (
         an_unfinished_change_is_finished,
         an_unfinished_change_is_left,
     ),

@@ -88,26 +88,56 @@ def holds_of_shard(
 
     try:
         return found.holds(batch)
-    except SchemaError as error:
+    except SchemaError as error:  # of broken JSON, too
         error.at(file=file)
-        first, end = 0, batch.num_rows
-        if _fails(found, batch, 0, 0):  # about the columns, not about a record
-            raise
-        while end - first > 1:  # find a record that alone raises the error
-            middle = (first + end) // 2
-            first, end = (first, middle) if _fails(found, batch, first, middle) else (middle, end)
-        if _fails(found, batch, first, end) and numbers()[first] >= 0:
-            error.at(record=int(numbers()[first]))
+        row = _failing_row(found, batch, type(error))
+        if row is not None and numbers()[row] >= 0:
+            error.at(record=int(numbers()[row]))
         raise
 
 
-def _fails(found: Filter, batch: pa.RecordBatch, first: int, end: int) -> bool:
+def holds_where_readable(
+    found: Filter, batch: pa.RecordBatch, skip: Callable[[int, str], None]
+) -> np.ndarray:
+    """`Filter.holds`, and False for records whose JSON is broken. `skip` is called with the row and the reason."""
+    from penstock.conditions._json import BrokenJson
+
+    holds, start = np.zeros(batch.num_rows, bool), 0
+    while start < batch.num_rows:
+        rest = batch.slice(start)
+        try:
+            holds[start:] = found.holds(rest)
+            break
+        except BrokenJson as error:
+            row = _failing_row(found, rest, BrokenJson)
+            if row is None:
+                raise
+            holds[start : start + row] = found.holds(rest.slice(0, row))
+            skip(start + row, error.message)
+            start += row + 1
+    return holds
+
+
+def _failing_row(found: Filter, batch: pa.RecordBatch, kind: type[Exception]) -> int | None:
+    """The first row that alone raises an error of this kind. None if the error is about the columns, not about a
+    record."""
+    first, end = 0, batch.num_rows
+    if _fails(found, batch.slice(0, 0), kind):
+        return None
+    while end - first > 1:
+        middle = (first + end) // 2
+        is_before = _fails(found, batch.slice(first, middle - first), kind)
+        first, end = (first, middle) if is_before else (middle, end)
+    return first if _fails(found, batch.slice(first, end - first), kind) else None
+
+
+def _fails(found: Filter, batch: pa.RecordBatch, kind: type[Exception]) -> bool:
     from penstock.errors import SchemaError
 
     try:
-        found.holds(batch.slice(first, end - first))
-    except SchemaError:
-        return True
+        found.holds(batch)
+    except SchemaError as error:
+        return type(error) is kind
     return False
 
 

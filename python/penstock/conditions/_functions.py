@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,9 +12,11 @@ from pyarrow import compute
 
 from penstock import _core
 from penstock.columns import nearest
+from penstock.columns.numbers import as_arrow
 from penstock.columns.types import is_bytes, is_embedded_image, is_text
 from penstock.conditions._comparing import as_array, compared, plain
 from penstock.conditions._grammar import Call, Literal, type_of
+from penstock.conditions._json import ERRORS, json_values
 from penstock.conditions._numbers import as_floats, is_exact, rounded
 from penstock.errors import SchemaError
 
@@ -22,8 +24,8 @@ from penstock.errors import SchemaError
 def called(node: Call, values: pa.Array) -> Any:
     """The result of a function for each value. SchemaError: the function does not take values of this type."""
     function = node.function
-    if function in _CASTS:
-        return _CASTS[function](values, type_of(node.literals[0]))
+    if function in CASTS:
+        return CASTS[function](values, type_of(node.literals[0]))
     if pa.types.is_null(values.type):
         return Literal(None)
     if function in _OF_ANY:
@@ -174,6 +176,33 @@ def _try_cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return _halves_cast(different, type_).take(found.indices)
 
 
+def json_cast(node: Call, texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
+    """`cast` and `try_cast` of values in JSON, which may be of several kinds. Each kind is cast alone."""
+    is_try, type_ = node.function == "try_cast", type_of(node.literals[0])
+    found = json_values(texts, path, name, broken_is_null=is_try)
+    places: dict[type, list[int]] = {}
+    for place, value in enumerate(found):
+        places.setdefault(type(value), []).append(place)
+    parts = [
+        _kind_cast([found[place] for place in one], type_, is_try=is_try) for one in places.values()
+    ]
+    order = np.argsort(np.concatenate([*places.values(), np.zeros(0, np.int64)]))
+    return pa.concat_arrays([*parts, pa.nulls(0, type_)]).take(as_arrow(order))
+
+
+def _kind_cast(values: list[Any], type_: pa.DataType, *, is_try: bool) -> pa.Array:
+    """Cast values of one kind."""
+    try:
+        array = pa.array(values)
+        return (_try_cast if is_try else _cast)(array, type_)
+    except (*ERRORS, pa.ArrowNotImplementedError):
+        if not is_try:
+            raise
+    if len(values) == 1:
+        return pa.nulls(1, type_)
+    return pa.concat_arrays([_kind_cast([value], type_, is_try=True) for value in values])
+
+
 def _halves_cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     try:
         return _cast(values, type_)
@@ -233,7 +262,7 @@ def _size(side: str, values: pa.Array) -> pa.Array:
     return sizes.field(side).cast(pa.int64())
 
 
-_CASTS: dict[str, Callable[..., pa.Array]] = {"cast": _cast, "try_cast": _try_cast}
+CASTS: dict[str, Callable[..., pa.Array]] = {"cast": _cast, "try_cast": _try_cast}
 _OF_ANY: dict[str, Callable[..., pa.Array]] = {"len": _length, "lookup": _looked_up} | {
     side: partial(_size, side) for side in ("width", "height")
 }

@@ -8,7 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import SchemaError
+from penstock.errors import FormatError, SchemaError
+
+
+class BrokenJson(FormatError, SchemaError):
+    """A text in a column of JSON is not JSON. With `damage="skip"` its record is skipped."""
 
 
 def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
@@ -16,22 +20,40 @@ def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
     no object.
 
     Raises:
-        SchemaError: a text is not JSON, or the values have types that have no common type. `name` is the field that it
-            names.
+        BrokenJson: a text is not JSON.
+        SchemaError: the values have types that have no common type. `name` is the field that it names.
     """
-    storage = texts.storage if isinstance(texts, pa.ExtensionArray) else texts
-    try:
-        found = [
-            None if text is None else at_path(json.loads(text), path)
-            for text in storage.to_pylist()
-        ]
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"a text is not JSON: {error}", field=name) from None
+    found = json_values(texts, path, name)
     try:
         return pa.array(found)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError) as error:
-        message = f"the values in the JSON have no common type: {error}"
-        raise SchemaError(message, field=name) from None
+    except ERRORS as error:
+        raise SchemaError(
+            f"the values in the JSON have no common type: {error}",
+            field=name,
+            hint=f'cast({name}, "float64") or another type takes values of several kinds; with try_cast, those that do '
+            "not fit are null",
+        ) from None
+
+
+ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError)
+"""What Arrow raises for values without a common type."""
+
+
+def json_values(
+    texts: pa.Array, path: Sequence[str], name: str, *, broken_is_null: bool = False
+) -> list[Any]:
+    """Return the values at a path of keys in JSON texts, as Python has them."""
+    storage = texts.storage if isinstance(texts, pa.ExtensionArray) else texts
+    return [_value(text, path, name, broken_is_null) for text in storage.to_pylist()]
+
+
+def _value(text: Any, path: Sequence[str], name: str, broken_is_null: bool) -> Any:
+    try:
+        return None if text is None else at_path(json.loads(text), path)
+    except (ValueError, RecursionError) as error:
+        if broken_is_null:
+            return None
+        raise BrokenJson(f"a text is not JSON: {error}", field=name) from None
 
 
 def at_path(value: Any, path: Sequence[str]) -> Any:

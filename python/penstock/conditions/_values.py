@@ -18,7 +18,7 @@ from penstock import describe
 from penstock.columns.batches import gather
 from penstock.columns.types import is_text
 from penstock.conditions._comparing import ARROW_ERRORS, as_array, compared, is_in, plain
-from penstock.conditions._functions import called
+from penstock.conditions._functions import CASTS, called, json_cast
 from penstock.conditions._grammar import (
     COMPARISONS,
     Call,
@@ -118,7 +118,12 @@ def _computed(node: Node, batch: pa.RecordBatch) -> Any:
         return _if(node.operands, batch)
     if node.function == "coalesce":
         return _coalesced(node.operands, batch)
-    return called(node, _array(node.operands[0], batch))
+    operand = node.operands[0]
+    if node.function in CASTS and isinstance(operand, Field):
+        values, keys = inside(operand.name, batch)
+        if keys:
+            return json_cast(node, values, keys, operand.name)
+    return called(node, _array(operand, batch))
 
 
 def _if(nodes: Sequence[Node], batch: pa.RecordBatch) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.columns.batches import empty_columns
 from penstock.columns.selection import Projection, Selection
-from penstock.conditions import Filter, Where, filter_of, holds_of_shard
+from penstock.conditions import Filter, Where, filter_of, holds_of_shard, holds_where_readable
 from penstock.contract.format import Chunk, Delivered, Readable, Reader, SkippedRegion, Stretch
 from penstock.datasets._no_records import NoRecords
 from penstock.datasets._numbered import numbered
@@ -128,10 +128,22 @@ class ByCondition(Choice):
         read = [shard for shard in every if answers[shard] is None]
         self._skipped = []
         for shard, numbers, batch in numbered(files, self._filter.columns, read, self._skipped):
-            holds = holds_of_shard(self._filter, batch, files.paths[shard], lambda n=numbers: n)
-            found[shard].append(numbers[holds])
+            found[shard].append(numbers[self._holds(files, shard, numbers, batch)])
         self._filter.warn()
         return [np.concatenate(parts) for parts in found]
+
+    def _holds(
+        self, files: Files, shard: int, numbers: np.ndarray, batch: pa.RecordBatch
+    ) -> np.ndarray:
+        path = files.paths[shard]
+        if files.options.damage == "error":
+            return holds_of_shard(self._filter, batch, path, lambda: numbers)
+
+        def skip(row: int, reason: str) -> None:
+            region = _region_of(files.reader(shard), path, int(numbers[row]), reason)
+            self._skipped.append(region)
+
+        return holds_where_readable(self._filter, batch, skip)
 
     def all_read(self) -> None:
         self._filter.warn()
@@ -150,6 +162,17 @@ class ByCondition(Choice):
         return FilteredReader(
             files.reader(shard), numbers, files.options.damage, self._filter, names
         )
+
+
+def _region_of(reader: Reader, path: str, record: int, reason: str) -> SkippedRegion:
+    """The region of a record, as a scan that skips it describes it."""
+    chunk, _ = next(iter(reader.pick(np.array([record]))))
+    found = reader.readable(chunk)
+    if found is not None:
+        at = int(np.searchsorted(found.records + chunk.first_record, record))
+        return SkippedRegion(path, int(found.starts[at]), int(found.ends[at]), 1, reason)
+    place = reader.place(record) or (path, chunk.start_byte, chunk.end_byte)
+    return SkippedRegion(*place, 1, f"record {record}: {reason}")
 
 
 def readable(files: Files, skipped: Callable[[SkippedRegion], None]) -> ByNumber:

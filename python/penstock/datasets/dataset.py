@@ -447,6 +447,11 @@ class Dataset(Opened):
         files = self._files.complete(is_found=is_found)
         return Dataset(self._call, files, self._skipped, self._regions)
 
+    def with_own_damage(self) -> Dataset:
+        """The same dataset, with a list of skipped regions that is empty. What is added to it is added to the list of
+        this dataset, too."""
+        return Dataset(self._call, self._files, self._skipped, Skipped(self._regions))
+
     def tasks_at(self, numbers: range | np.ndarray) -> list[ReadTask]:
         """Return tasks that together read the records with these numbers, which must ascend."""
         return next(self.tasks_at_each([numbers]))

@@ -288,3 +288,8 @@ def _check_can_use_index(index: Any, mmap: bool) -> None:
         )
     if index == "never":
         raise ValueError('checksums="index" needs an index, but index="never" does not read one')
+
+
+def of_one_call(source: Any) -> Any:
+    """Return the source of a verb that reports damage. Of a Dataset, only what this call skips."""
+    return source.with_own_damage() if isinstance(source, Dataset) else source

@@ -303,7 +303,7 @@ class _Scan:
     def _around(self, part: Part, fault: PenstockError) -> Iterator[Result]:
         """Yield the good records of a chunk with a fault and the skipped regions, or raise the fault."""
         shard, reader, chunk = part
-        around = _Around(self._dataset, reader, chunk, self._columns)
+        around = _Around(self._dataset, shard, reader, chunk, self._columns)
         try:
             for batch in around.batches(fault):
                 yield shard, self._read(reader, chunk, batch, around.rows)
@@ -348,10 +348,12 @@ class _Around:
     def __init__(
         self,
         dataset: Opened,
+        shard: int,
         reader: Reader,
         chunk: Chunk[Any],
         columns: Sequence[str] | None,
     ) -> None:
+        self._path = dataset.files.paths[shard]
         self._regions: list[SkippedRegion] = []
         self._undecoded: list[SkippedRegion] = []
         self._dataset = dataset
@@ -415,6 +417,7 @@ class _Around:
 
     def _skip_or_raise(self, error: PenstockError, bad: int | None, num_records: int) -> None:
         chunk = self._chunk
+        error.at(file=self._path)
         if not (self._skipping and isinstance(error, FormatError)):
             if isinstance(error, FormatError) and error.record is not None:
                 error.at(hint=_SKIP_HINT)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -246,6 +246,11 @@ class Overlay:
         self._limits.check("batch_bytes", int(np.diff(ends).max(initial=0)))
 
     # -- values ---------------------------------------------------------------------------------
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        """All values, in order."""
+        for block in range(len(self._ends)):
+            yield self._block(block)
 
     def between(self, first: int, last: int, columns: Sequence[str]) -> pa.RecordBatch:
         """Columns of records [first, last), not copied if all are in one block."""

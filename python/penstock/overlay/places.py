@@ -13,11 +13,14 @@ from typing import Any
 from penstock.errors import StorageError, UnsupportedError, command, shown
 from penstock.storage.base import Storage
 from penstock.storage.hidden import hidden
+from penstock.storage.journal import token_of
 from penstock.storage.local import LocalStorage
 from penstock.storage.urls import is_url
 
 FOLDER_SUFFIX = ".penstock-fields"
 SUFFIX = ".overlay"
+UNFINISHED_SUFFIX = ".unfinished"
+"""Of files with values of an overlay that is not written for all files yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,25 @@ class Place:
             safe = f"%2E{safe[1:]}"
         return os.path.join(self.folder_of(shard), safe + SUFFIX)
 
+    def unfinished_path(self, shard: str, name: str, job: str) -> str:
+        """The path of the values that a job has computed for the overlay with this name."""
+        return os.path.join(
+            self.folder_of(shard), f"{token_of(name)}-{token_of(job)}{UNFINISHED_SUFFIX}"
+        )
+
+    def unfinished_of(self, shard: str, name: str) -> list[str]:
+        """The files with values that unfinished jobs have computed for the overlay with this name."""
+        start = f"{token_of(name)}-"
+        found = [path for path in self._listed(shard) if path.endswith(UNFINISHED_SUFFIX)]
+        return [path for path in found if os.path.basename(path).startswith(start)]
+
     def paths_of(self, shard: str) -> list[str]:
         """The files of a shard's overlays, valid or not."""
+        return [path for path in self._listed(shard) if path.endswith(SUFFIX)]
+
+    def _listed(self, shard: str) -> list[str]:
         try:
-            listed = self.storage.list(self.folder_of(shard))
+            return self.storage.list(self.folder_of(shard))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except StorageError as error:
@@ -102,7 +120,6 @@ class Place:
                 return []  # whoever may read an object may not be allowed to list objects
             error.file = shown(shard)
             raise
-        return [path for path in listed if path.endswith(SUFFIX)]
 
     def look(self, shards: Sequence[str]) -> None:
         """Find out for all shards together whether they have overlays here; see `Storage.look_beside`."""

@@ -226,11 +226,18 @@ class RecordPlan:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on the columns whose members are not found by webdataset as what they are."""
-        return tuple(
+        images = (
             f"field {name!r}: {_ANY_CODEC.format(name)}"
             for name, field in self._fields.items()
             if field.rpartition(".")[2] == ANY_IMAGE
         )
+        misnamed = (
+            f"field {column.name!r}: its values are {column.type}, so its members are named "
+            f".{self._fields[column.name]}, and webdataset finds no {column.name!r}"
+            for column in self._columns
+            if _is_misnamed(column.name, self._fields[column.name], column.type)
+        )
+        return (*images, *misnamed)
 
     def keys(self, batch: pa.RecordBatch, first: int) -> Any:
         """The keys of a batch, or the numbers of the records if they have no keys."""
@@ -269,6 +276,13 @@ def _key_of(schema: pa.Schema, key: str | None) -> int | None:
     if not (is_text(type_) or pa.types.is_integer(type_)):
         raise SchemaError(f"keys are strings or integers, not {type_}", field=key)
     return schema.get_field_index(key)
+
+
+def _is_misnamed(name: str, field: str, type_: Any) -> bool:
+    """Whether the name of a column promises values of another kind, so that its members have another name."""
+    last = name.lower().rpartition(".")[2]
+    promises = (*JSONS, *IMAGES, "cls", *(TEXTS if holds_bytes(storage_of(type_)) else ()))
+    return last in promises and field.rpartition(".")[2] != last
 
 
 def field_for(name: str, type_: Any) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from penstock import describe
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import opened
+from penstock.datasets.open import of_one_call, opened
 from penstock.engine.cluster import refuse
 from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
@@ -119,6 +119,7 @@ def dedupe(
         target_storage=target_storage,
         target_storage_options=target_storage_options,
     )
+    source = of_one_call(source)
     dataset = opened(source, storage, storage_options)
     named = columns if by is None else by
     keys = without_places(dataset) if named is None else keyed(dataset, named, "by")[1]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.contract.summary import Summary
-from penstock.datasets.open import opened
+from penstock.datasets.open import of_one_call, opened
 from penstock.engine.cluster import refuse
 from penstock.storage.base import Storage
 from penstock.verbs.choose._keys import (
@@ -108,6 +108,7 @@ def sort(
         target_storage=target_storage,
         target_storage_options=target_storage_options,
     )
+    source = of_one_call(source)
     dataset = opened(source, storage, storage_options)
     keyed(dataset, by, "by")  # refuses wrong names before all data may be read
     dataset, source = numbered(dataset, source)

@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
-from penstock.datasets.open import opened
+from penstock.datasets.open import of_one_call, opened
 from penstock.orders.keys import Draw, checked_seed, permuted
 from penstock.storage.base import Storage
 from penstock.storage.places import storage_of
@@ -153,6 +153,7 @@ def write_splits(
     for name in shares:
         if "/" in name or "\\" in name or "{" in name or name.startswith("."):
             raise ValueError(f"the name of the split {name!r} cannot be a part of a file's name")
+    source = of_one_call(source)
     dataset = opened(source, storage, storage_options)
     found, dataset, source = _numbers(dataset, source, shares, by, seed, stratify, threads)
     pattern = pattern.replace("{shard}", "{shard:05d}")

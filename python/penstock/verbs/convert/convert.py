@@ -21,6 +21,7 @@ from penstock.contract.format import Format
 from penstock.contract.keywords import ConvertOptions
 from penstock.contract.summary import Summary
 from penstock.datasets.dataset import Dataset
+from penstock.datasets.open import of_one_call
 from penstock.datasets.open import open as open_dataset
 from penstock.engine.cluster import Machines, machines_of
 from penstock.engine.pipeline import checked_threads
@@ -196,6 +197,7 @@ def convert(
     )
     place = target_storage, target_storage_options
     last = Last(manifest, os.fspath(target), *place, overwrite=overwrite)
+    source = of_one_call(source)
     if types or text:
         source = _typed(source, types or {}, text or [], threads, how.source)
     if words_in(to := os.fspath(target)):

@@ -16,6 +16,7 @@ from penstock.overlay.places import removal
 from penstock.overlay.view import Changes
 from penstock.verbs.fields._job import check_changes
 from penstock.verbs.fields._on_machines import check_on, computed_on
+from penstock.verbs.fields._unfinished import Unfinished
 from penstock.verbs.fields._values import NewFields, check_all, columns_of
 from penstock.verbs.fields.overlays import overlays, write_overlay
 
@@ -107,15 +108,20 @@ def keep_beside(
     every = range(len(dataset.paths))
     if on is None:
         check_all(new, dataset, every, threads)
-        here = lambda shard: columns_of(dataset, shard, new, threads)  # noqa: E731
-        return write_overlay(dataset, name, new.schema, here, overwrite=overwrite)
-    check_on(on, new, dataset, every)
-    made: dict[int, list[pa.RecordBatch]] = {}
+    else:
+        check_on(on, new, dataset, every)
+    with Unfinished(dataset, name, new, overwrite=overwrite) as unfinished:
+        if on is None:
+            here = lambda shard: unfinished.values(shard, columns_of(dataset, shard, new, threads))  # noqa: E731
+            return write_overlay(dataset, name, new.schema, here, overwrite=overwrite)
+        todo, made = unfinished.missing(), dict[int, list[pa.RecordBatch]]()
 
-    def computed() -> Iterator[int]:
-        for shard, batches in computed_on(on, dataset, new):
-            made[shard] = batches
-            yield shard
+        def computed() -> Iterator[int]:
+            yield from sorted({*every} - {*todo})
+            for shard, batches in computed_on(on, dataset, new, todo):
+                made[shard] = batches
+                yield shard
 
-    how: dict[str, Any] = {"overwrite": overwrite, "shards": computed()}
-    return write_overlay(dataset, name, new.schema, made.pop, **how)
+        there = lambda shard: unfinished.values(shard, made.pop(shard, ()))  # noqa: E731
+        how: dict[str, Any] = {"overwrite": overwrite, "shards": computed()}
+        return write_overlay(dataset, name, new.schema, there, **how)

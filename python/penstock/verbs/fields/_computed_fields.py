@@ -10,12 +10,15 @@ import pyarrow as pa
 from penstock.columns.batches import empty_batch
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
+from penstock.verbs.fields._functions import described
 from penstock.verbs.fields._values import SCALARS, NewFields, one_batch, scalar
 from penstock.verbs.write.incoming import batches_of
 
 
 class Computed(NewFields):
     """Values that a function computes. Its values for the first records determine the types."""
+
+    is_computed = True
 
     def __init__(
         self, dataset: Dataset, fields: Any, reads: Sequence[str], unchanged: Dataset
@@ -120,9 +123,3 @@ def _is_alike(found: pa.DataType, wanted: pa.DataType) -> bool:
         return types.is_string(type_) or types.is_large_string(type_) or types.is_binary(type_)
 
     return (is_number(found) and is_number(wanted)) or (is_text(found) and is_text(wanted))
-
-
-def described(function: Any) -> str:
-    """Return the name of a function, since nothing else of it can be compared between runs."""
-    module = getattr(function, "__module__", "")
-    return f"{module}.{getattr(function, '__qualname__', type(function).__name__)}"

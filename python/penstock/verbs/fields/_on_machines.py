@@ -94,16 +94,15 @@ def check_on(on: Machines, new: NewFields, old: Dataset, shards: Sequence[int]) 
 
 
 def computed_on(
-    on: Machines, dataset: Dataset, new: NewFields
+    on: Machines, dataset: Dataset, new: NewFields, shards: Sequence[int]
 ) -> Generator[tuple[int, list[pa.RecordBatch]]]:
-    """Yield the new values of each shard, as they are computed."""
-    paths = range(len(dataset.paths))
-    tasks = [(alone(dataset, shard), new.of_shard(shard), shard) for shard in paths]
+    """Yield the new values of some shards, as they are computed."""
+    tasks = [(alone(dataset, shard), new.of_shard(shard), shard) for shard in shards]
     failed: Exception | None = None
     with closing(on.run(partial(_compute, new), tasks, dataset.files.read_paths)) as found:
-        for shard, result in found:
+        for place, result in found:
             if not isinstance(result, Failed):
-                yield shard, result
+                yield shards[place], result
             elif failed is None:
                 failed = result.error
     if failed is not None:

@@ -17,8 +17,8 @@ from penstock.conditions import Where, filter_of
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import reordered
 from penstock.errors import SchemaError
-from penstock.verbs.fields._computed_fields import described
-from penstock.verbs.fields._values import NewFields
+from penstock.verbs.fields._functions import described
+from penstock.verbs.fields._values import NewFields, filled
 
 
 class _Some(NewFields):
@@ -31,6 +31,7 @@ class _Some(NewFields):
         """The columns that decide which records get new values."""
         reads = list(dict.fromkeys([*new.reads, *columns, *new.schema.names]))
         super().__init__(pa.schema([dataset.schema.field(n) for n in new.schema.names]), reads)
+        self.is_computed = new.is_computed
 
     def of_shard(self, shard: int) -> NewFields | None:
         new = self._new.of_shard(shard)
@@ -60,7 +61,7 @@ class _Some(NewFields):
         if self._keeps:
             before = reordered(kept, rows)
             pairs = zip(arrays, before.columns, strict=True)
-            arrays = [_filled(array, column) for array, column in pairs]
+            arrays = [filled(array, column) for array, column in pairs]
         added = pa.RecordBatch.from_arrays(arrays, schema=kept.schema)
         place = np.arange(num_records)
         place[rows] = num_records + np.arange(len(rows))
@@ -117,15 +118,6 @@ class OnlyMatched(_Some):
 
     def facts(self) -> Any:
         return [*super().facts(), self._new.facts()]
-
-
-def _filled(array: pa.Array, old: pa.Array) -> pa.Array:
-    """Return the new values, and the old ones where the new ones are null."""
-    if not array.null_count:
-        return array
-    place = np.arange(len(array)) + len(array) * np.asarray(array.is_null())
-    both = [pa.RecordBatch.from_arrays([one], ["value"]) for one in (array, old)]
-    return reordered(join(both), place).column(0)
 
 
 def _fitted(array: pa.Array, field: pa.Field) -> pa.Array:

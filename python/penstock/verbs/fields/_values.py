@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from penstock import _core
 from penstock.columns.batches import empty_batch
+from penstock.columns.joined import join
 from penstock.columns.types import is_text
 from penstock.contract.format import Chunk
 from penstock.datasets.dataset import Dataset
 from penstock.datasets.open import open as open_dataset
 from penstock.datasets.scan import shard_batches
+from penstock.datasets.take import reordered
 from penstock.engine.pipeline import in_order
 from penstock.errors import FormatError, SchemaError
 from penstock.storage.base import Source, Storage
@@ -38,6 +40,9 @@ _NO_FLOAT = _LEADING_ZERO + r"|^\s*[+-]?\d{17,}\s*$"
 class NewFields:
     """New columns for the records of a dataset. `schema` has their names and types; `reads` names the old columns that
     `batch` needs."""
+
+    is_computed = False
+    """Whether a function of the user computes the values, which may take long."""
 
     def __init__(self, schema: pa.Schema, reads: Sequence[str] = ()) -> None:
         self.schema = schema
@@ -259,3 +264,12 @@ def scalar(name: str, value: Any) -> pa.Scalar:
         raise no_text(name, ()) from None
     except (pa.ArrowException, OverflowError) as error:
         raise SchemaError(f"this value cannot be stored: {error}", field=name) from None
+
+
+def filled(array: pa.Array, old: pa.Array) -> pa.Array:
+    """Return the new values, and the old ones where the new ones are null."""
+    if not array.null_count:
+        return array
+    place = np.arange(len(array)) + len(array) * np.asarray(array.is_null())
+    both = [pa.RecordBatch.from_arrays([one], ["value"]) for one in (array, old)]
+    return reordered(join(both), place).column(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -192,7 +192,10 @@ def edited_shard(
     if isinstance(reader, FramedReader) and reader.index.compression:
         how = {**how, "compression": reader.index.compression}
     made = write(stream, path, format=format_name(old, part), threads=job.threads, **how)
-    return made, reader.lost_in_a_rewrite
+    kind = formats.by_name(format_name(old, part))
+    known = kind.advice(reader.schema)
+    notes = (*made.notes, *(note for note in kind.advice(first.schema) if note not in known))
+    return replace(made, notes=notes), reader.lost_in_a_rewrite
 
 
 def kept_after(old: Dataset, part: EditPart, edit: Edit) -> bytes:

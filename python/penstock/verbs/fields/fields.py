@@ -35,7 +35,9 @@ from penstock.verbs.fields._change import (
     with_overlays,
 )
 from penstock.verbs.fields._edit import Edit
+from penstock.verbs.fields._inside import with_inside
 from penstock.verbs.fields._new_fields import changed_note, new_fields
+from penstock.verbs.fields._old_types import with_old_types
 from penstock.verbs.fields._only_where import OnlyMatched, OnlyWhere
 from penstock.verbs.fields._values import NewFields, is_csv
 from penstock.verbs.progress import Progress
@@ -73,7 +75,7 @@ def add_fields(
     same compression.
 
     After a kill, the same call continues the job, and the result has the same bytes. (A function is recognised by its
-    name only.)
+    name and code; a changed one is refused.) An overlay of values that a function computes continues, too.
 
     Args:
         source: as for `open`, or a Dataset.
@@ -155,6 +157,8 @@ def add_fields(
     new = new_fields(
         dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
     )
+    if replace:
+        new = with_old_types(unchanged or dataset, new)
     notes = new.notes(dataset, threads)
     machines = None if on is None else machines_of(on)
     how = How(
@@ -328,7 +332,9 @@ def replace_fields(
 
     Args:
         source: as for `open`, or a Dataset.
-        fields: as for `add_fields`; the records must already have each of the fields.
+        fields: as for `add_fields`; the records must already have each of the fields. The name `json.cls` is the key
+            `cls` in the JSON of the field `json`, or the field `cls` of a struct: only this value changes, and the
+            rest of a text stays as it is written. JSON without the key gets it. Texts for a field of JSON must be JSON.
         missing: for a record whose key is not in the table: "error", "keep" for its old values, or "null" for none:
             it loses the field. The same holds for an empty cell of a CSV file.
         where: replace values only in the records for which this condition is true; the others keep theirs. A text, an
@@ -357,15 +363,9 @@ def replace_fields(
     new = new_fields(
         dataset, fields, by=by, missing=missing, reads=reads, columns=columns, unchanged=unchanged
     )
-    for name in new.schema.names:
-        if not dataset.schema.get_all_field_indices(name):
-            known = ", ".join(dataset.schema.names)
-            raise SchemaError(
-                f"no such field; there are: {known}",
-                field=name,
-                file=dataset.paths[0],
-                hint="columns= with the columns of the table to use; add_fields adds new fields",
-            )
+    new = with_inside(old or dataset, new, keeps=is_csv(fields) and missing == "keep")
+    _refuse_unknown(dataset, new)
+    new = with_old_types(old or dataset, new)
     if is_csv(fields) and missing == "error":
         _refuse_empty_cells(new, os.fspath(fields))
     notes = _notes(dataset, old, new, where, threads)
@@ -402,6 +402,18 @@ def _notes(
         return (f"{count}, in the {files} that an earlier call had left",)
     chosen = dataset.filter(where)
     return new.notes(chosen, threads) or (changed_note(len(chosen), len(dataset)),)
+
+
+def _refuse_unknown(dataset: Dataset, new: NewFields) -> None:
+    known = dataset.schema.names
+    for name in new.schema.names:
+        if dataset.schema.get_all_field_indices(name):
+            continue
+        hint = "columns= with the columns of the table to use; add_fields adds new fields"
+        if (column := name.split(".")[0]) in known:
+            hint = f'open(..., types={{{column!r}: "json"}}), if it has texts of JSON; a struct has no other fields'
+        message = f"no such field; there are: {', '.join(known)}"
+        raise SchemaError(message, field=name, file=dataset.paths[0], hint=hint)
 
 
 def _refuse_empty_cells(new: NewFields, path: str) -> None:

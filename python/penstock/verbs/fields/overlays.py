@@ -121,7 +121,7 @@ def remove_overlay(
 ) -> list[str]:
     """Remove an overlay from all shards that have it. The shards are not changed.
 
-    A stale or damaged overlay is removed as well. If the call is interrupted, the same call again removes the overlay
+    A stale or damaged overlay is removed as well, and values that a killed call has computed for it. If the call is interrupted, the same call again removes the overlay
     from the remaining shards.
 
     Args:
@@ -154,11 +154,13 @@ def remove_from(place: Place, paths: Sequence[str], name: str) -> list[str]:
     there = {path: place.paths_of(path) for path in paths}
     removed: list[str] = []
     for path in paths:
-        kept_at = place.path_of(path, name)
-        if kept_at in there[path]:
-            place.storage.remove(kept_at)
+        kept_at = [one for one in there[path] if one == place.path_of(path, name)]
+        kept_at += place.unfinished_of(path, name)
+        for one in kept_at:
+            place.storage.remove(one)
+        if kept_at:
             place.remove_if_empty(path)
-            removed.append(kept_at)
+            removed += kept_at
     if not removed:
         # List the names without opening the overlays, since an overlay may be damaged.
         listed = sorted({name_in(kept_at) for found in there.values() for kept_at in found})

@@ -142,8 +142,8 @@ class Journal(journal.Journal):
             f"an earlier change of fields of these files is unfinished: up to {len(stored.made)} "
             f"of {len(stored.files)} are written",
             file=self._targets[0],
-            hint="repeat that call with the same files in the same order, or delete "
-            f"{path} to keep each file as it is now",
+            hint="repeat that call with the same files in the same order, the same values and the same function "
+            f"(its code may not have changed), or delete {path} to keep each file as it is now",
         )
 
     def _tidy(self) -> None:

@@ -223,6 +223,8 @@ def _in_numpy(name: str, values: Any) -> Any:
     if is_known or not hasattr(values, "__array__"):
         return values
     try:
+        if str(getattr(values, "dtype", "")) == "torch.bfloat16":
+            values = values.float()  # NumPy has no bfloat16, and each of its values is a float32
         return np.asarray(values)
     except (TypeError, RuntimeError) as error:
         message = f"{type_name(values)} cannot be converted to a NumPy array: {error}"
