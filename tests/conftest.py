@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -22,6 +23,12 @@ os.environ.pop("COLUMNS", None)
 # Deadlines would depend on the load of the machine. The seed is printed if a test fails.
 settings.register_profile("tests", deadline=None, print_blob=True)
 settings.load_profile("tests")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the cycle collector the tests and all that they imported: a million objects, a sixth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
