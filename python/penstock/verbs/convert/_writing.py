@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -68,7 +68,7 @@ class PartJob(NamedTuple):
 
 
 @contextmanager
-def _numbered_from(first: int) -> Iterator[None]:
+def _numbered_from(first: int) -> Generator[None]:
     """Count the record of a writer's error, which names no file, from the beginning of the conversion and not of its
     part. Errors of readers name the record in its file."""
     try:
