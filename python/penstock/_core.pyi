@@ -505,7 +505,8 @@ class ImageRecipe:
 
     `table` maps each of the 256 values of red, green and blue to an output value of two or four bytes. `deep` does the
     same for the 65,536 values of 16-bit images. Without it, such images are reduced to 8 bits. `pad` means that a crop is
-    not resized, and is the padding before it. `jitter` has the ranges of brightness, contrast, saturation and hue."""
+    not resized, and is the padding before it. `jitter` has the ranges of brightness, contrast, saturation and hue.
+    `interpolation` is "bilinear", "bicubic", "lanczos" or "nearest". `grey` makes one channel, of the first of `table`."""
 
     def __new__(
         cls,
@@ -528,6 +529,8 @@ class ImageRecipe:
         jitter: list[tuple[float, float] | None] | None = None,
         jitter_probability: float = 1.0,
         grayscale: float = 0.0,
+        interpolation: str = "bilinear",
+        grey: bool = False,
     ) -> ImageRecipe: ...
     def jitter(self, key: int) -> list[tuple[str, float]]:
         """The changes of colours for a key, in their order: their names and factors. That of the hue is a number of

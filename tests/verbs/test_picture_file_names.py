@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -84,3 +85,28 @@ def test_each_kind_of_ending() -> None:
     assert named_after_codec("a.b/c.Pgm", "ppm") == "a.b/c.Pgm"
     assert named_after_codec("a.b/c.pgm", "tiff") == "a.b/c.tif"
     assert named_after_codec("a.txt", "png") == "a.txt"
+
+
+def members(path: Path) -> list[str]:
+    with tarfile.open(path) as archive:
+        return sorted({name.partition(".")[2] for name in archive.getnames()})
+
+
+def test_members_have_the_ending_that_all_names_of_a_folder_say(tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out.tar"
+    pixels = np.zeros((4, 5, 3), np.uint8)
+    for name in ("cat/0.JPG", "cat/1.jpeg", "dog/2.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(folder / name, "JPEG")
+    assert ps.convert(folder, out).notes == ()
+    assert members(out) == ["image.jpg", "label.txt"]
+    assert ps.open(out).schema.field("image").type == ps.open(folder).schema.field("image").type
+    assert [one["image"] for one in ps.open(out)] == [one["image"] for one in ps.open(folder)]
+    ps.convert(folder, out, rename={"image": "jpg"}, num_shards=2, shuffle=1, overwrite=True)
+    assert members(next(tmp_path.glob("out-*0-of*.tar"))) == ["jpg", "label.txt"]
+
+
+def test_members_of_several_codecs_have_the_ending_of_any(folder: Path, tmp_path: Path) -> None:
+    (note,) = ps.convert(folder, tmp_path / "out.tar").notes
+    assert "not all of one codec" in note
+    assert members(tmp_path / "out.tar") == ["image.img", "label.txt"]

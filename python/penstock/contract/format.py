@@ -74,6 +74,8 @@ class FormatInfo:
     """It stores images in its own way, so image columns are detected when data is converted."""
     holds_structs: bool = True
     """It stores structs as such. For others, `convert` writes Hugging Face's structs of an image as images."""
+    shows_codecs: bool = False
+    """Whether the name of a column's field shows the codec of its images, which is then worth looking for."""
     picture_files: tuple[str, ...] = ()
     """In a folder of images, its column of images and the column of their files' names."""
     reads_images: bool = False

@@ -228,7 +228,7 @@ class Dataset(Opened):
         """Return the same records with more columns, each computed from the others when it is read: {name: expression}.
         An expression is written as in a condition (docs/guide/conditions.md): a field of JSON such as `json.caption`,
         a field of a struct, `width / height`, `len(tokens)`, `cast(label, "int32")`. A column of that name is replaced.
-        The types are those of the first 1000 records, unless `cast` says them.
+        The types are those of the first 1000 records or 4 MiB, unless `cast` says them.
 
         Raises:
             ValueError: a text is not an expression.

@@ -22,9 +22,13 @@ from penstock import _core
 from penstock.formats.numpy.dtypes import BFLOAT16, bits
 from penstock.limits import Limits, limits_from
 from penstock.loader._image_arguments import (
+    DTYPES,
     channels,
+    check_crop,
+    check_mode,
     check_size,
     check_word,
+    dtype_name,
     edges_of,
     flips,
     whole_channels,
@@ -66,11 +70,13 @@ class Image:
         dtype: "uint8"; "uint16", where 8-bit values are multiplied by 257; or "float32", "float16" or "bfloat16", where
             values are scaled to 0..1 and then become `(x - mean) / std`. For all but "uint8", 16-bit PNG and PPM files
             are used in full depth. Arrays of bfloat16 have its bits as uint16; `Loader.torch` and `Loader.jax` convert
-            them to bfloat16.
+            them to bfloat16. A dtype of NumPy or torch stands for its name.
         mean: a number, or one for each of red, green and blue.
         std: the same.
-        layout: "nhwc", channels last, or "nchw", channels first.
-        exact: decode whole images at full resolution, even if the result needs less.
+        layout: "nhwc", channels last, or "nchw", channels first. With mode "grey", "nhwc" has no axis of channels, and
+            "nchw" an axis of length 1.
+        exact: give Pillow's pixels: decode whole images at full resolution, even if the result needs less, and resize
+            them with Pillow's arithmetic.
         scale: the smallest and largest area of a random crop, as a fraction of the image's area.
         ratio: the smallest and largest width over height of a random crop.
         center_fraction: the fraction of the shorter side that a center crop keeps.
@@ -104,6 +110,10 @@ class Image:
         grayscale: the probability that an image becomes grey (three equal channels), after `jitter`.
         allow_damaged: use the decodable part of damaged JPEGs, also of those that others decode with a warning, instead
             of an error (or, with damage="skip", instead of leaving the record out).
+        interpolation: the filter of a resize: "bilinear", "bicubic", "lanczos" or "nearest", as Pillow has them, with
+            antialiasing (torchvision's `antialias=True`) except in "nearest". Masks of `same` are always "nearest".
+        mode: "rgb" gives three channels, and repeats grey. "grey" gives one, the brightness, as Pillow's "L"; `mean`,
+            `std` and `fill` are then single numbers.
 
     Raises:
         ValueError: an argument is out of range, or would have no effect.
@@ -119,6 +129,8 @@ class Image:
         ...     32, 32
         ... )
         (32, 32, 3)
+        >>> ps.Image(28, mode="grey", interpolation="bicubic").shape(60, 80)
+        (28, 28)
         >>> ps.decode_images([b"P6 2 1 255 abcdef"], ps.Image((1, 1))).shape
         (1, 1, 1, 3)
     """
@@ -145,10 +157,12 @@ class Image:
     jitter_probability: float = 1.0
     grayscale: float = 0.0
     allow_damaged: bool = False
+    interpolation: Literal["bilinear", "bicubic", "lanczos", "nearest"] = "bilinear"
+    mode: Literal["rgb", "grey"] = "rgb"
 
     def __post_init__(self) -> None:
         put = object.__setattr__
-        put(self, "dtype", BFLOAT16 if str(self.dtype) == BFLOAT16 else np.dtype(self.dtype).name)
+        put(self, "dtype", dtype_name(self.dtype))
         if self.size is not None and not isinstance(self.size, int):
             put(self, "size", tuple(int(side) for side in self.size))
         for name in ("mean", "std"):
@@ -185,9 +199,11 @@ class Image:
         """Height and width of the result in pixels; None if `size` is None."""
         return (self.size, self.size) if isinstance(self.size, int) else self.size
 
-    def shape(self, height: int, width: int) -> tuple[int, int, int]:
+    def shape(self, height: int, width: int) -> tuple[int, ...]:
         """The shape of the result for an image of this size, which is upright if `exif` is set."""
         height, width = self.height_width or (height, width)
+        if self.mode == "grey":
+            return (height, width) if self.layout == "nhwc" else (1, height, width)
         return (height, width, 3) if self.layout == "nhwc" else (3, height, width)
 
     def drawn_from(self, keys: np.ndarray) -> np.ndarray:
@@ -198,6 +214,7 @@ class Image:
         self,
         array: Any,
         *,
+        mode: str | None = None,
         keys: np.ndarray | None = None,
         allow_damaged: bool = False,
         limits: Limits | dict[str, int] | None = None,
@@ -207,13 +224,14 @@ class Image:
 
         Args:
             array, limits, threads: as in `decode_into`.
+            mode: another mode than the Image's own; None for its own.
             keys: uint64[n]; None for the indices in the array.
             allow_damaged: return the decodable part of damaged JPEGs; True for an Image with `allow_damaged` in any
                 case.
 
         Returns:
-            An array of `dtype` [n, height, width, 3] or [n, 3, height, width]; a list of arrays if `size` is None
-            and the images differ in size.
+            An array of `dtype` [n, height, width, 3] or [n, 3, height, width] (in mode "grey", [n, height, width] or
+            [n, 1, height, width]); a list of arrays if `size` is None and the images differ in size.
 
         Raises:
             FormatError: a record is not an image, or it is damaged.
@@ -224,12 +242,13 @@ class Image:
             >>> ps.Image(layout="nchw").decode([b"P6 2 1 255 abcdef"]).shape
             (1, 3, 1, 2)
         """
+        spec = self if mode is None else replace(self, mode=mode)
         damage: Damage = "salvage" if allow_damaged or self.allow_damaged else "error"
         if keys is None:
             keys = np.arange(len(array), dtype=np.uint64)
         keys = self.drawn_from(keys)
         batch, faults = decode_into(
-            array, self, keys, damage=damage, limits=limits, threads=threads
+            array, spec, keys, damage=damage, limits=limits, threads=threads
         )
         for fault in faults:
             if not fault.salvaged:
@@ -269,7 +288,7 @@ def decode_into(
             the result is zeros. None: each image has a crop and flip of its own.
 
     Returns:
-        The batch, [n, height, width, 3] or [n, 3, height, width], and the faults. If there is no size and
+        The batch, n times `spec.shape`, and the faults. If there is no size and
         the images differ in size, the batch is a list of arrays, with None for an image of unknown size.
 
     Raises:
@@ -337,13 +356,15 @@ def recipe_of(spec: Image) -> _core.ImageRecipe:
         jitter=ranges_of(spec.jitter),
         jitter_probability=spec.jitter_probability,
         grayscale=spec.grayscale,
+        interpolation=spec.interpolation,
+        grey=spec.mode == "grey",
     )
 
 
 def _filled(spec: Image) -> bytes:
-    """The result for the red, green and blue of `fill`."""
+    """The result for the red, green and blue of `fill`, or for its brightness."""
     fill = np.broadcast_to(np.asarray(spec.fill, np.uint8), 3)
-    return value_table(spec)[np.arange(3), fill].tobytes()
+    return value_table(spec)[np.arange(3), fill][: 1 if spec.mode == "grey" else 3].tobytes()
 
 
 def value_table(spec: Image, largest: int = 255) -> np.ndarray:
@@ -389,8 +410,10 @@ def bfloat16_bits(values: np.ndarray) -> np.ndarray:
 def _check(spec: Image) -> None:
     check_size(spec.size, spec.height_width)
     check_word("crop", spec.crop, (None, "center", "random", "letterbox"))
-    check_word("dtype", spec.dtype, ("uint8", "uint16", "float32", "float16", BFLOAT16))
+    check_word("dtype", spec.dtype, DTYPES)
     check_word("layout", spec.layout, ("nhwc", "nchw"))
+    check_word("interpolation", spec.interpolation, ("bilinear", "bicubic", "lanczos", "nearest"))
+    check_mode(spec.mode, {"mean": spec.mean, "std": spec.std, "fill": spec.fill})
     if spec.crop is not None and spec.size is None:
         raise ValueError(f"crop={spec.crop!r} needs a size")
     if spec.dtype.startswith("uint") and (spec.mean is not None or spec.std is not None):
@@ -399,7 +422,7 @@ def _check(spec: Image) -> None:
         raise ValueError(f"std must be above 0, not {spec.std}")
     for name, kind in (spec.same or {}).items():
         check_word(f"same: {name}", kind, SAME)
-    _check_crop(spec)
+    check_crop(spec.scale, spec.ratio, spec.center_fraction)
     _check_fill(spec)
     _check_pad(spec)
     check_colours(spec.jitter, spec.jitter_probability, spec.grayscale, spec.dtype)
@@ -422,14 +445,3 @@ def _check_pad(spec: Image) -> None:
         raise ValueError("pad needs resize=False, for a crop whose pixels are not resized")
     if not 0 <= spec.pad < min(spec.height_width or (1,)):
         raise ValueError(f"pad must be from 0 to less than size={spec.size}, not {spec.pad}")
-
-
-def _check_crop(spec: Image) -> None:
-    for name, most in (("scale", 1.0), ("ratio", 1e6)):
-        edges = getattr(spec, name)
-        if len(edges) != 2 or not 0 < edges[0] <= edges[1] <= most:
-            raise ValueError(f"{name} must be (smallest, largest), each above 0 and at most {most}")
-    if not 0 < spec.center_fraction <= 1:
-        raise ValueError(
-            f"center_fraction must be above 0 and at most 1, not {spec.center_fraction}"
-        )

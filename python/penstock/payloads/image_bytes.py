@@ -15,6 +15,11 @@ from penstock.errors import SchemaError
 
 PICTURE_HINT = 'open(..., damage="skip"), or penstock repair --decode leaves out the records whose pictures are damaged'
 
+_EMBED_HINT = (
+    'ds.with_format("arrow").map(datasets.table.embed_table_storage, batched=True) puts the bytes of such files into a '
+    "dataset of Hugging Face, which can then be saved again"
+)
+
 
 def bytes_of(array: Any) -> pa.Array:
     """Return encoded images as one array of bytes. Text and numbers are refused.
@@ -87,7 +92,10 @@ def only_paths(array: Any) -> dict[int, SchemaError]:
         return {}
     rows = np.flatnonzero(pc.and_(found.is_null(), paths.is_valid())).tolist()
     message = "the record has only the path of this image, {!r}, which is not opened"
-    return {row: SchemaError(message.format(str(paths[row])), record=row) for row in rows}
+    return {
+        row: SchemaError(message.format(str(paths[row])), record=row, hint=_EMBED_HINT)
+        for row in rows
+    }
 
 
 def _rows(array: Any) -> pa.Array:

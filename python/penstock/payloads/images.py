@@ -41,7 +41,9 @@ T = TypeVar("T")
 class Image(Protocol):
     """What `decode_images` needs of `penstock.Image`, which is a class in `loader/`."""
 
-    def decode(self, array: Any, *, keys: np.ndarray | None, **how: Any) -> Any: ...
+    def decode(
+        self, array: Any, *, mode: str | None, keys: np.ndarray | None, **how: Any
+    ) -> Any: ...
 
 
 _CODECS = {"jpeg": "jpeg", "jpg": "jpeg", "png": "png", "webp": "webp", "ppm": "ppm", "raw": "ppm"}
@@ -81,7 +83,7 @@ def decode_images(
     array: Any,
     image: Image | None = None,
     *,
-    mode: str = "rgb",
+    mode: str | None = None,
     keys: np.ndarray | None = None,
     allow_damaged: bool = False,
     limits: Limits | dict[str, int] | None = None,
@@ -93,7 +95,7 @@ def decode_images(
         array: a pyarrow array (or chunked array) of images or bytes, or a list of bytes. With an `image` also pixels,
             as in `penstock.loader.images.decode_into`.
         image: how to crop, resize and flip the images, as in a `penstock.Loader`; see `penstock.Image`.
-        mode: "rgb", "grey" or "stored"; see `penstock.images`. Only without an `image`.
+        mode: "rgb", "grey" or "stored"; None is "rgb", or the mode of the `image`, which cannot be "stored".
         keys: uint64, one for each record, from which its random crop and flip are drawn; None for the positions in the
             array. Only with an `image`.
         allow_damaged: return the decodable part of damaged JPEGs.
@@ -117,8 +119,9 @@ def decode_images(
     """
     if image is not None:
         how = {"allow_damaged": allow_damaged, "limits": limits, "threads": _threads(threads)}
-        return image.decode(array, keys=keys, **how)
+        return image.decode(array, mode=mode, keys=keys, **how)
     images = bytes_of(array)
+    mode = mode or "rgb"
     bounds = limits_from(limits)
 
     def decoded() -> Any:

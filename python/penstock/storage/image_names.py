@@ -53,6 +53,18 @@ def is_image_name(name: str) -> bool:
     return name.lower().endswith(IMAGE_ENDINGS)
 
 
+def codec_of_name(name: str) -> str | None:
+    """The codec that the ending of a file's name says; None if it is not the name of an image.
+
+    Example:
+        >>> from penstock.storage.image_names import codec_of_name
+        >>> codec_of_name("cat/1.JPG"), codec_of_name("cat/1.txt")
+        ('jpeg', None)
+    """
+    ending = os.path.splitext(name)[1].lower()
+    return _CODECS.get(ending, ending[1:]) if ending in IMAGE_ENDINGS else None
+
+
 def named_after_codec(name: str, codec: str) -> str:
     """The name of an image's file with an ending of the image's codec. An ending of this codec is kept, and other
     names than those of images are not changed.
@@ -62,11 +74,9 @@ def named_after_codec(name: str, codec: str) -> str:
         >>> named_after_codec("cat/1.b.png", "jpeg"), named_after_codec("cat/1.JPEG", "jpeg")
         ('cat/1.b.jpg', 'cat/1.JPEG')
     """
-    stem, ending = os.path.splitext(name)
-    lower = ending.lower()
-    if lower not in IMAGE_ENDINGS or _CODECS.get(lower, lower[1:]) == codec:
+    if codec_of_name(name) in (None, codec):
         return name
-    return stem + _ENDINGS.get(codec, f".{codec}")
+    return os.path.splitext(name)[0] + _ENDINGS.get(codec, f".{codec}")
 
 
 def is_table_name(name: str) -> bool:

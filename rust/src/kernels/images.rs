@@ -15,6 +15,7 @@ pub mod jpeg;
 pub mod jpeg_parts;
 pub mod libjpeg;
 pub mod masks;
+pub mod pillow;
 pub mod png;
 pub mod ppm;
 pub mod resize;

@@ -18,6 +18,8 @@ use crate::kernels::headed;
 use crate::kernels::images::crop::{Crop, Draw, Law, View};
 use crate::kernels::images::jitter::Jitter;
 use crate::kernels::images::masks::Samples;
+use crate::kernels::images::pillow::Filter;
+use crate::kernels::images::resize::Resampling;
 use crate::kernels::images::training_view::Recipe;
 use crate::kernels::images::values::{DeepValues, Values};
 use crate::kernels::images::{Shape, zeroed};
@@ -36,7 +38,8 @@ impl PyRecipe {
     #[pyo3(signature = (
         *, size, crop, flip, exact, scale, ratio, center_fraction, table = None, deep = None,
         planes = false, upside_down = false, fill = None, mask_fill = 0, exif = false, pad = None,
-        jitter = None, jitter_probability = 1.0, grayscale = 0.0
+        jitter = None, jitter_probability = 1.0, grayscale = 0.0, interpolation = "bilinear",
+        grey = false
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords on the other side")]
     fn new(
@@ -58,6 +61,8 @@ impl PyRecipe {
         jitter: Option<[Option<(f64, f64)>; 4]>,
         jitter_probability: f64,
         grayscale: f64,
+        interpolation: &str,
+        grey: bool,
     ) -> PyResult<Self> {
         let positive = |(low, high): (f64, f64)| low > 0.0 && low <= high && high.is_finite();
         let fits = positive(scale)
@@ -70,14 +75,17 @@ impl PyRecipe {
         let crop = Crop::named(crop).filter(|_| fits);
         let values = table.map_or(Some(Values::Bytes), Values::table);
         let deep = deep.map(|table| DeepValues::table(table).ok_or(())).transpose();
-        let (Some(crop), Some(values), Ok(deep)) = (crop, values, deep) else {
+        let filter = Filter::named(interpolation);
+        let (Some(crop), Some(values), Ok(deep), Some(filter)) = (crop, values, deep, filter)
+        else {
             return Err(PyValueError::new_err("no recipe of an image"));
         };
         if deep.as_ref().is_some_and(|deep| deep.width() != values.width()) {
             return Err(PyValueError::new_err("tables of values of different widths"));
         }
-        let fill = fill.map_or_else(|| vec![0; 3 * values.width()], <[u8]>::to_vec);
-        if fill.len() != 3 * values.width() {
+        let pixel = values.width() * if grey { 1 } else { 3 };
+        let fill = fill.map_or_else(|| vec![0; pixel], <[u8]>::to_vec);
+        if fill.len() != pixel {
             return Err(PyValueError::new_err("a fill of other values"));
         }
         let law = Law { size, crop, flip, upside_down, scale, ratio, center_fraction, exif, pad };
@@ -93,7 +101,8 @@ impl PyRecipe {
         let jitter = Jitter { ranges, probability: jitter_probability, grayscale };
         let is_changed = ranges != [None; 4] || grayscale > 0.0;
         let jitter = is_changed.then_some(jitter);
-        Ok(Self(Recipe { law, exact, values, deep, planes, fill, mask_fill, jitter }))
+        let resampling = Resampling { filter, exact };
+        Ok(Self(Recipe { law, resampling, grey, values, deep, planes, fill, mask_fill, jitter }))
     }
 
     /// The changes of colours for a key, in their order: their names and factors. That of the hue is a

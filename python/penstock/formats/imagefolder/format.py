@@ -14,7 +14,7 @@ there is no specification.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,15 @@ from penstock.columns.batches import (
 from penstock.columns.inferred import InferredFrom
 from penstock.columns.selection import Projection, Selection
 from penstock.columns.types import ImageType
-from penstock.contract.format import Chunk, Format, FormatInfo, Options, Reader
+from penstock.contract.format import (
+    Chunk,
+    Format,
+    FormatInfo,
+    Options,
+    Reader,
+    SkippedRegion,
+    Stretch,
+)
 from penstock.contract.regions import Region
 from penstock.errors import FormatError, LimitError, UnsupportedError
 from penstock.formats.imagefolder.options import FILE_NAME, IMAGE, LABEL, WriteOptions
@@ -141,6 +149,8 @@ class ImageFolderReader(Reader):
         self._path = source.path
         self._limits = options.limits
         self._how = own
+        self._damage = options.damage
+        self._missing: list[SkippedRegion] = []
         if self._how.other_files not in ("error", "ignore"):
             raise ValueError(f"other_files={self._how.other_files!r} is not 'error' or 'ignore'")
         table_file = self._table_file()
@@ -225,13 +235,9 @@ class ImageFolderReader(Reader):
         column = name_column(table, path)
         files = self._named(table.column(column), images)
         if files.null_count:
-            row = int(np.argmax(np.asarray(files.is_null())))
-            raise FormatError(
-                f"names the image {table.column(column)[row].as_py()!r}, which is not in the folder",
-                file=path,
-                record=row,
-                field=column,
-            )
+            self._missing = list(self._missing_images(table, column, files, path))
+            table = table.filter(files.is_valid())
+            files = files.drop_null()
         files = np.asarray(files, np.int64)
         left = set(images).difference(files.tolist())
         if left and self._how.other_files == "error":
@@ -248,6 +254,26 @@ class ImageFolderReader(Reader):
                 hint='give one of the two another name, or open(..., table="", other_files="ignore")',
             )
         return files, rest
+
+    def _missing_images(
+        self, table: pa.Table, column: str, files: pa.Array, path: str
+    ) -> Iterator[SkippedRegion]:
+        """Yield what the table names and the folder does not have as skipped records. Unless damage is skipped, raise
+        FormatError for the first one."""
+        for row in np.flatnonzero(np.asarray(files.is_null())).tolist():
+            name = table.column(column)[row].as_py()
+            if self._damage != "skip":
+                raise FormatError(
+                    f"names the image {name!r}, which is not in the folder",
+                    file=path,
+                    record=row,
+                    field=column,
+                    hint='open(..., damage="skip") leaves such records out',
+                )
+            reason = (
+                f"record {row} of the table names the image {name!r}, which is not in the folder"
+            )
+            yield SkippedRegion(path, 0, 0, 1, reason)
 
     def _named(self, names: pa.ChunkedArray, images: list[int]) -> pa.Array:
         """Return the number of each named file, or null if there is no such file."""
@@ -321,6 +347,10 @@ class ImageFolderReader(Reader):
             last = min(max(last, first + 1), first + CHUNK_RECORDS, self.num_records)
             yield Chunk(first, last - first, start, int(self._ends[last - 1]))
             first = last
+
+    def found_by(self, threads: int) -> Iterator[Stretch | Callable[[], Sequence[Stretch]]]:
+        yield from self._missing
+        yield from super().found_by(threads)
 
     def pick(self, records: np.ndarray) -> Iterable[tuple[Chunk[np.ndarray | None], Selection]]:
         check_records(records, self.num_records, self._path)

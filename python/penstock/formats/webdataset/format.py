@@ -104,6 +104,7 @@ class WebDatasetFormat(FramedFormat):
         can_map=True,
         compressions=("gzip",),
         holds_images=True,
+        shows_codecs=True,
         takes_views=True,
         takes_descriptions=True,
         whole_dictionaries=(URL,),

@@ -208,7 +208,7 @@ def _index_plain(shard: OpenShard, source: LocalSource) -> tuple[Index, bool]:
     starts, checksums, fault = _core.index_file(shard.framing.name, source.file, limit, shard.begin)
     if fault is not None:
         if shard.options.damage == "error":
-            record = fault.record
+            record = len(checksums)  # the fault may count from the window in which it was found
             if fault.kind == "truncated":
                 fault = shard.cut(fault.found or 0, fault.byte, fault.expected or 0)
             raise shard.error(fault, record)

@@ -370,14 +370,16 @@ def _narrow_to(wanted: pa.DataType, key: str, losses: Losses) -> Callable[[Any],
         with np.errstate(over="ignore"):
             stored = values.astype(np.float32)
         fits = np.isfinite(stored) | ~np.isfinite(values)
-        if not fits.all():
-            value = values[np.argmin(fits)].item()
-            raise _Unfit(f"{value!r} is beyond the range of float32", _RANGE_HINT)
         same = (stored.astype(np.float64) == values) | np.isnan(values)
-        if not same.all():
-            if losses.exact:
-                value = values[np.argmin(same)].item()
+        wrong = ~(fits & same) if losses.exact else ~fits
+        if wrong.any():
+            # The first value of either kind, because the error names the first record.
+            place = int(np.argmax(wrong))
+            value = values[place].item()
+            if fits[place]:
                 raise _Unfit(f"float32 would round {value!r}", _ROUND_HINT)
+            raise _Unfit(f"{value!r} is beyond the range of float32", _RANGE_HINT)
+        if not same.all():
             losses.add(key, ROUNDED)
         return cast_values(column, wanted)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from itertools import pairwise
@@ -19,7 +19,7 @@ from penstock.datasets.dataset import Dataset
 from penstock.datasets.take import take
 from penstock.errors import FormatError, LimitError, PenstockError, SchemaError, UnsupportedError
 from penstock.payloads.image_bytes import PICTURE_HINT, bytes_of, embedded, only_paths
-from penstock.storage.image_names import named_after_codec
+from penstock.storage.image_names import codec_of_name, named_after_codec
 
 _LOOKED_AT = 16
 """The number of records read to find out whether a column of bytes holds images."""
@@ -47,6 +47,8 @@ class Pictures:
     """Those of the columns that hold masks, which are resized by the nearest pixel and become PNGs."""
     embedded: tuple[str, ...] = ()
     """Those of the columns that are Hugging Face's structs of an image, which become images."""
+    codecs: dict[str, str] = attribute(default_factory=dict[str, str], hash=False)
+    """The codecs of those of the columns whose type does not say it, but the names of their pictures' files do."""
     files: tuple[str, str] | None = None
     """One of the columns, and the column of the names of its pictures' files, whose endings follow the codec."""
     check: Callable[[pa.Array], None] | None = attribute(default=None, repr=False, compare=False)
@@ -79,6 +81,7 @@ class Pictures:
         if field.name in self.masks:
             return field.with_type(ImageType("png"))
         codec = field.type.codec if isinstance(field.type, ImageType) else ""
+        codec = codec or self.codecs.get(field.name, "")
         return field.with_type(ImageType(codec if self.codec is None else self.codec))
 
     def batch(self, batch: pa.RecordBatch, threads: int | None) -> pa.RecordBatch:
@@ -245,7 +248,30 @@ def pictures_of(
             raise ValueError("no column holds images; images= can name the columns")
         return None
     structs = [name for name in named if is_embedded_image(dataset.schema.field(name).type)]
-    return replace(made, columns=tuple(named), masks=tuple(masks), embedded=tuple(structs))
+    made = replace(made, columns=tuple(named), masks=tuple(masks), embedded=tuple(structs))
+    return replace(made, codecs=_codecs(dataset, named)) if target.shows_codecs else made
+
+
+def _codecs(dataset: Dataset, columns: Sequence[str]) -> dict[str, str]:
+    """Return the codec of the columns of images of any codec, if each record is a file, and all names say the same."""
+    types = {name: dataset.schema.field(name).type for name in columns}
+    unknown = [n for n, type_ in types.items() if isinstance(type_, ImageType) and not type_.codec]
+    found: set[str | None] = set()
+    if unknown:
+        for codec in _codecs_of_names(dataset):
+            found.add(codec)
+            if len(found) > 1 or codec is None:
+                return {}
+    return dict.fromkeys(unknown, found.pop() or "") if found else {}
+
+
+def _codecs_of_names(dataset: Dataset) -> Iterator[str | None]:
+    """Yield the codec that the name of each record's file says."""
+    for shard in range(len(dataset.files.paths)):
+        reader = dataset.files.own(shard)
+        for record in range(reader.num_records):
+            place = reader.place(record)
+            yield None if place is None else codec_of_name(place[0])
 
 
 def _found(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -66,12 +67,25 @@ class PartJob(NamedTuple):
     storage: Storage
 
 
+@contextmanager
+def _numbered_from(first: int) -> Generator[None]:
+    """Count the record of a writer's error, which names no file, from the beginning of the conversion and not of its
+    part. Errors of readers name the record in its file."""
+    try:
+        yield
+    except PenstockError as error:
+        if error.record is not None and error.file is None:
+            error.record += first
+        raise
+
+
 def write_part(job: PartJob, reading: Records, writing: Writing, meter: Meter) -> Summary:
     """Write a part under its temporary name."""
     part = job.part
     batches = meter.watch(reading.batches(part.first, part.last, lend=True))
     try:
-        return writing.file(reading, batches, job.path, overwrite=True, storage=job.storage)
+        with _numbered_from(part.first):
+            return writing.file(reading, batches, job.path, overwrite=True, storage=job.storage)
     except (PenstockError, OSError) as error:
         known_as(error, job.path.__eq__, part.final)
         raise
@@ -90,7 +104,7 @@ def write_in_store(
     """Write a part under its final name, and note in its entry of the journal that it is finished."""
     part, path, storage = job
     batches = meter.watch(reading.batches(part.first, part.last, lend=True))
-    with entry.writing(overwrite=overwrite) as may_replace:
+    with entry.writing(overwrite=overwrite) as may_replace, _numbered_from(part.first):
         summary = writing.file(reading, batches, path, overwrite=may_replace, storage=storage)
     state = storage.state(path)
     if prove:

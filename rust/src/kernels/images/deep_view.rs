@@ -4,9 +4,10 @@
 use fast_image_resize::pixels::U16x3;
 
 use super::crop::View;
-use super::resize::Resizer;
+use super::resize::{Place, Resizer};
+use super::training_view::Recipe;
 use super::turn::Turn;
-use super::values::{DeepValues, write};
+use super::values::{DeepValues, write, write_grey};
 use super::{Mode, Shape, damaged, png, ppm, room};
 use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind, image_head, other_images};
@@ -57,26 +58,48 @@ impl DeepMaker {
     pub fn finish(
         &mut self,
         view: &View,
-        (values, planes): (&DeepValues, bool),
+        (recipe, values): (&Recipe, &DeepValues),
         resizer: &mut Resizer,
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let new = Shape { width: view.width, height: view.height, channels: 3 };
-        if new.bytes()?.checked_mul(values.width()) != Some(out.len()) {
+        let wanted = Shape { channels: recipe.channels(), ..new };
+        if wanted.bytes()?.checked_mul(values.width()) != Some(out.len()) {
             return Err(damaged("no room for the pixels that are made"));
+        }
+        if recipe.grey {
+            self.pixels.iter_mut().for_each(|pixel| pixel.0 = [luma(pixel.0); 3]);
         }
         let count = new.bytes()? / 3;
         fill(&mut self.made, std::iter::repeat_n(U16x3::new([0; 3]), count), count)?;
         let spans = (view.across, view.down);
-        let size = (view.width, view.height);
-        resizer.resize_deep(&self.pixels, self.size, view.bounds, spans, size, &mut self.made)?;
-        let (how, rows) = ((view.flip, planes), self.made.chunks((view.width as usize).max(1)));
-        match values {
-            DeepValues::Two(table) => write(rows, new, how, |pixel| table.pixel(pixel.0), out),
-            DeepValues::Four(table) => write(rows, new, how, |pixel| table.pixel(pixel.0), out),
+        let place = Place { bounds: view.bounds, spans, new: (view.width, view.height) };
+        let filter = recipe.resampling.filter;
+        resizer.resize_deep(&self.pixels, self.size, place, filter, &mut self.made)?;
+        let (how, rows) =
+            ((view.flip, recipe.planes), self.made.chunks((view.width as usize).max(1)));
+        match (values, recipe.grey) {
+            (DeepValues::Two(table), false) => {
+                write(rows, new, how, |pixel| table.pixel(pixel.0), out);
+            }
+            (DeepValues::Four(table), false) => {
+                write(rows, new, how, |pixel| table.pixel(pixel.0), out);
+            }
+            (DeepValues::Two(table), true) => {
+                write_grey(rows, new, view.flip, |pixel| table.pixel(pixel.0), out);
+            }
+            (DeepValues::Four(table), true) => {
+                write_grey(rows, new, view.flip, |pixel| table.pixel(pixel.0), out);
+            }
         }
         Ok(())
     }
+}
+
+/// The brightness, with the weights that bytes have.
+fn luma([red, green, blue]: [u16; 3]) -> u16 {
+    let sum = 19595 * u64::from(red) + 38470 * u64::from(green) + 7471 * u64::from(blue);
+    ((sum + 0x8000) >> 16) as u16
 }
 
 /// Replace the contents of a vector by these pixels, in its memory if that is large enough.

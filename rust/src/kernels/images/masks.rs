@@ -194,7 +194,12 @@ fn widened([red, green, blue]: [u8; 3]) -> [u8; 6] {
 }
 
 /// The old pixels that contain the centres of the new pixels, limited to the bounds.
-fn nearest(span: Span, new: u32, first: u32, length: u32) -> impl Iterator<Item = usize> {
+pub fn nearest(
+    span: Span,
+    new: u32,
+    first: u32,
+    length: u32,
+) -> impl Iterator<Item = usize> + Clone {
     let last = first.saturating_add(length).saturating_sub(1);
     (0..new).map(move |place| {
         let centre = span.start + (f64::from(place) + 0.5) * span.length / f64::from(new);

@@ -5,10 +5,11 @@ use super::crop::{Draw, Law, Region, Span, View};
 use super::deep_view::DeepMaker;
 use super::frame::{Fill, framed};
 use super::jitter::{Jitter, Step, change};
-use super::resize::{Resizer, reach};
+use super::pillow::Filter;
+use super::resize::{Place, Resampling, Resizer};
 use super::turn::Turn;
-use super::values::{DeepValues, Values, mirror, write};
-use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, ppm, room};
+use super::values::{DeepValues, Values, mirror, write, write_grey};
+use super::{Decoder, Mode, Rules, Shape, change_channels, damaged, head_within, luma, ppm, room};
 use crate::wire::image_head::{Codec, Head};
 use crate::wire::{Fault, FaultKind};
 
@@ -17,8 +18,10 @@ use crate::wire::{Fault, FaultKind};
 pub struct Recipe {
     /// How images are cropped, resized and flipped.
     pub law: Law,
-    /// Whether to decode whole images, even if a part would be enough.
-    pub exact: bool,
+    /// How they are resized. If that is exact, whole images are decoded, even if a part would be enough.
+    pub resampling: Resampling,
+    /// Whether the result has one channel, the brightness.
+    pub grey: bool,
     /// The output value of each byte.
     pub values: Values,
     /// The output values for images of 16 bits; None uses the upper 8 bits of their values.
@@ -35,7 +38,18 @@ pub struct Recipe {
 
 impl Recipe {
     fn filled(&self) -> Fill<'_> {
-        Fill { pixel: &self.fill, planes: if self.planes { 3 } else { 1 } }
+        let planes = if self.planes { self.channels().into() } else { 1 };
+        Fill { pixel: &self.fill, planes }
+    }
+
+    /// Values for each pixel of the result.
+    pub fn channels(&self) -> u8 {
+        if self.grey { 1 } else { 3 }
+    }
+
+    /// The mode in which images are decoded.
+    fn mode(&self) -> Mode {
+        if self.grey { Mode::Grey } else { Mode::Rgb }
     }
 
     /// What is made of an image of this view.
@@ -47,7 +61,8 @@ impl Recipe {
     /// Bytes of the result for an image of this size.
     pub fn length(&self, width: u32, height: u32) -> Result<usize, Fault> {
         let (height, width) = self.law.size.unwrap_or((height, width));
-        let length = Shape { width, height, channels: 3 }.bytes()?.checked_mul(self.values.width());
+        let shape = Shape { width, height, channels: self.channels() };
+        let length = shape.bytes()?.checked_mul(self.values.width());
         length.ok_or_else(|| Fault::new(FaultKind::Limit, 0, "an image too large for this machine"))
     }
 }
@@ -72,8 +87,9 @@ impl Plan<'_> {
 
     /// Whether pixels are written as they were decoded: interleaved, from left to right.
     fn as_bytes(&self) -> bool {
-        let Recipe { values, planes, .. } = self.recipe;
-        matches!(values, Values::Bytes) && !planes && !self.view.flip && self.steps.is_empty()
+        let Recipe { values, planes, grey, .. } = self.recipe;
+        let is_plain = matches!(values, Values::Bytes) && !planes && !grey;
+        is_plain && !self.view.flip && self.steps.is_empty()
     }
 }
 
@@ -92,6 +108,7 @@ pub struct Maker {
     source: Vec<u8>,
     made: Vec<u8>,
     turned: Vec<u8>,
+    grey: Vec<u8>,
     deep: DeepMaker,
     room: Vec<u8>,
 }
@@ -111,7 +128,7 @@ impl Maker {
         let turn = Turn::of(bytes, recipe.law.exif);
         let (width, height) = turn.size((head.width, head.height));
         let view = recipe.law.view_of(width, height, draw)?;
-        let rules = Rules { mode: Mode::Rgb, most_pixels, allow_damaged };
+        let rules = Rules { mode: recipe.mode(), most_pixels, allow_damaged };
         let mut margin = std::mem::take(&mut self.room);
         let plan = recipe.plan(view, draw);
         let made = framed(&view, recipe.filled(), &mut margin, out, |out| {
@@ -133,22 +150,23 @@ impl Maker {
         rules: &Rules,
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        let Self { decoder, resizer, source, made, deep, .. } = self;
+        let Self { decoder, resizer, source, made, grey, deep, .. } = self;
         let &Plan { recipe, view, .. } = plan;
         if head.deep
             && let Some(values) = &recipe.deep
         {
             deep.decode(bytes, head, source)?;
-            return deep.finish(&view, (values, recipe.planes), resizer, out);
+            return deep.finish(&view, (recipe, values), resizer, out);
         }
         let shape = Shape::of(head, Mode::Rgb);
         if plan.keeps_all(shape) {
             return decoder.decode(bytes, head, rules, out);
         }
-        if head.codec == Codec::Jpeg && !recipe.exact && !rules.allow_damaged {
-            let part = part_for(&view);
+        let part = part_for(&view, recipe.resampling.filter);
+        let in_part = !recipe.resampling.exact && !rules.allow_damaged;
+        if head.codec == Codec::Jpeg && in_part && (part > 1 || !recipe.grey) {
             let view = view_of_part(&view, part);
-            let region = needed(&view);
+            let region = needed(&view, recipe.resampling);
             let found = decoder.decode_region(bytes, head, part, region, source)?;
             let shape = Shape { width: found.width, height: found.height, channels: 3 };
             let pixels = source.get(..shape.bytes()?).unwrap_or_default();
@@ -156,12 +174,12 @@ impl Maker {
             return Pixels { pixels, shape, view }.finish(plan, resizer, made, out);
         }
         if head.codec == Codec::Ppm
+            && !recipe.grey
             && let Some(pixels) = ppm::plain(bytes, shape)?
         {
             return Pixels { pixels, shape, view }.finish(plan, resizer, made, out);
         }
-        let pixels = room(source, shape.bytes()?)?;
-        decoder.decode(bytes, head, rules, pixels)?;
+        let pixels = whole(decoder, (bytes, head), rules, (source, grey))?;
         Pixels { pixels, shape, view }.finish(plan, resizer, made, out)
     }
 
@@ -175,18 +193,17 @@ impl Maker {
         rules: &Rules,
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        let Self { decoder, resizer, source, made, turned, deep, .. } = self;
+        let Self { decoder, resizer, source, made, turned, grey, deep, .. } = self;
         let &Plan { recipe, view, .. } = plan;
         if head.deep
             && let Some(values) = &recipe.deep
         {
             deep.decode(bytes, head, source)?;
             deep.turn(turn)?;
-            return deep.finish(&view, (values, recipe.planes), resizer, out);
+            return deep.finish(&view, (recipe, values), resizer, out);
         }
         let stored = Shape::of(head, Mode::Rgb);
-        let pixels = room(source, stored.bytes()?)?;
-        decoder.decode(bytes, head, rules, pixels)?;
+        let pixels = whole(decoder, (bytes, head), rules, (source, grey))?;
         let (width, height) = turn.size((head.width, head.height));
         let pixels = turn.bytes(pixels, 3, (head.width, head.height), turned)?;
         let shape = Shape { width, height, ..stored };
@@ -203,13 +220,19 @@ impl Maker {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let view = recipe.law.view_of(shape.width, shape.height, draw)?;
-        let Self { resizer, source, made, room: margin, .. } = self;
+        let Self { resizer, source, made, grey, room: margin, .. } = self;
         let plan = recipe.plan(view, draw);
         framed(&view, recipe.filled(), margin, out, |out| {
+            let rgb = Shape { channels: 3, ..shape };
+            if recipe.grey {
+                let one = room(grey, Shape { channels: 1, ..shape }.bytes()?)?;
+                change_channels(pixels, shape.channels, 1, one)?;
+                let pixels = repeated(one, rgb, source)?;
+                return Pixels { pixels, shape: rgb, view }.finish(&plan, resizer, made, out);
+            }
             if shape.channels == 3 {
                 return Pixels { pixels, shape, view }.finish(&plan, resizer, made, out);
             }
-            let rgb = Shape { channels: 3, ..shape };
             let changed = room(source, rgb.bytes()?)?;
             change_channels(pixels, shape.channels, 3, changed)?;
             Pixels { pixels: changed, shape: rgb, view }.finish(&plan, resizer, made, out)
@@ -217,9 +240,38 @@ impl Maker {
     }
 }
 
+/// Decode the whole image to RGB. If the mode is grey, all channels have the brightness, because there is
+/// one kind of pixels to resize.
+fn whole<'a>(
+    decoder: &mut Decoder,
+    (bytes, head): (&[u8], &Head),
+    rules: &Rules,
+    (source, grey): (&'a mut Vec<u8>, &mut Vec<u8>),
+) -> Result<&'a mut [u8], Fault> {
+    let rgb = Shape::of(head, Mode::Rgb);
+    if rules.mode == Mode::Rgb {
+        let pixels = room(source, rgb.bytes()?)?;
+        decoder.decode(bytes, head, rules, pixels)?;
+        return Ok(pixels);
+    }
+    let one = room(grey, Shape::of(head, rules.mode).bytes()?)?;
+    decoder.decode(bytes, head, rules, one)?;
+    repeated(one, rgb, source)
+}
+
+/// Grey pixels as RGB of this shape.
+fn repeated<'a>(grey: &[u8], rgb: Shape, source: &'a mut Vec<u8>) -> Result<&'a mut [u8], Fault> {
+    let pixels = room(source, rgb.bytes()?)?;
+    change_channels(grey, 1, 3, pixels)?;
+    Ok(pixels)
+}
+
 /// The scale at which a JPEG is decoded: 1 / 2, 1 / 4 or 1 / 8 if the result is not smaller than wanted.
 /// (libjpeg-turbo has other eighths too, but without vector instructions.)
-fn part_for(view: &View) -> u8 {
+fn part_for(view: &View, filter: Filter) -> u8 {
+    if filter == Filter::Nearest {
+        return 1; // the pixels of a smaller image are means
+    }
     let enough = |span: Span, part: f64, new: u32| span.length >= part * f64::from(new);
     let suffices = |part: &u8| {
         let part = f64::from(*part);
@@ -246,9 +298,9 @@ fn view_of_part(view: &View, part: u8) -> View {
 }
 
 /// The pixels that the filter reads.
-fn needed(view: &View) -> Region {
+fn needed(view: &View, how: Resampling) -> Region {
     let side = |span: Span, new: u32, first: u32, length: u32| {
-        let reach = reach(span, new) + 1.0;
+        let reach = how.reach(span, new) + 1.0;
         let start = (span.start - reach).floor().max(f64::from(first)) as u32;
         let end = (span.start + span.length + reach).ceil().min(f64::from(first + length)) as u32;
         (start, end.saturating_sub(start).max(1))
@@ -288,7 +340,8 @@ impl Pixels<'_> {
     ) -> Result<(), Fault> {
         let view = self.view;
         let new = Shape { width: view.width, height: view.height, channels: 3 };
-        if new.bytes()?.checked_mul(plan.recipe.values.width()) != Some(out.len()) {
+        let wanted = Shape { channels: plan.recipe.channels(), ..new };
+        if wanted.bytes()?.checked_mul(plan.recipe.values.width()) != Some(out.len()) {
             return Err(damaged("no room for the pixels that are made"));
         }
         let as_they_are = |span: Span, new: u32| {
@@ -304,9 +357,9 @@ impl Pixels<'_> {
             copy_rows(from, stride, new, room(made, new.bytes()?)?)?;
         } else {
             let target = if plan.as_bytes() { &mut *out } else { room(made, new.bytes()?)? };
-            let size = (view.width, view.height);
             let spans = (view.across, view.down);
-            resizer.resize(self.pixels, self.shape, view.bounds, spans, size, target)?;
+            let place = Place { bounds: view.bounds, spans, new: (view.width, view.height) };
+            resizer.resize(self.pixels, self.shape, place, plan.recipe.resampling, target)?;
             if plan.as_bytes() {
                 return Ok(());
             }
@@ -343,6 +396,10 @@ fn written(
     new: Shape,
     out: &mut [u8],
 ) -> Result<(), Fault> {
+    if plan.recipe.grey {
+        written_grey(plan, from, stride, new, out);
+        return Ok(());
+    }
     let (flip, planes) = (plan.view.flip, plan.recipe.planes);
     let rows = rows_of(from, stride, new);
     let pixels = rows_of(from, stride, new).map(|row| row.as_chunks::<3>().0);
@@ -359,4 +416,16 @@ fn written(
         Values::Four(table) => write(pixels, new, how, |pixel| table.pixel(pixel), out),
     }
     Ok(())
+}
+
+/// Write the brightness of rows of pixels as values.
+fn written_grey(plan: &Plan<'_>, from: &[u8], stride: usize, new: Shape, out: &mut [u8]) {
+    let (flip, values) = (plan.view.flip, &plan.recipe.values);
+    let rows = rows_of(from, stride, new).map(|row| row.as_chunks::<3>().0);
+    let grey = |[red, green, blue]: [u8; 3]| [luma(red, green, blue); 3];
+    match values {
+        Values::Bytes => write_grey(rows, new, flip, |pixel| grey(pixel).map(|one| [one]), out),
+        Values::Two(table) => write_grey(rows, new, flip, |pixel| table.pixel(grey(pixel)), out),
+        Values::Four(table) => write_grey(rows, new, flip, |pixel| table.pixel(grey(pixel)), out),
+    }
 }

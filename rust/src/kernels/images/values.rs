@@ -177,6 +177,25 @@ pub fn write<'a, P: Copy + 'a, const N: usize>(
     }
 }
 
+/// Write rows of pixels as one value each, the first of `values`; rows may be mirrored.
+pub fn write_grey<'a, P: Copy + 'a, const N: usize>(
+    rows: impl Iterator<Item = &'a [P]>,
+    new: Shape,
+    flip: bool,
+    values: impl Fn(P) -> [[u8; N]; 3] + Copy,
+    out: &mut [u8],
+) {
+    let targets = out.as_chunks_mut::<N>().0.chunks_exact_mut((new.width as usize).max(1));
+    for (row, target) in rows.zip(targets) {
+        let put = |(target, pixel): (&mut [u8; N], &P)| [*target, ..] = values(*pixel);
+        if flip {
+            target.iter_mut().zip(row.iter().rev()).for_each(put);
+        } else {
+            target.iter_mut().zip(row).for_each(put);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
