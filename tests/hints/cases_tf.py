@@ -237,6 +237,18 @@ def _argparse() -> None:
     assert parser.parse_args([]).batch_size == 8
 
 
+def _one_hot() -> None:
+    assert mapped([1], lambda x: tf.one_hot(tf.cast(x, tf.int32), 2)[1]) == [1.0]
+
+
+def _summed() -> None:
+    assert np.sum(tf.ones([4])) == 4
+
+
+def _of_keras() -> None:
+    assert tf.keras.Model.save and tf.keras.Model.export and tf.keras.callbacks.TensorBoard
+
+
 def _fft() -> None:
     assert np.fft.fft(tf.ones([4]))[0] == 4
 
@@ -256,6 +268,8 @@ WAYS: dict[str, tuple[str, Callable[[], None]]] = {
     "tf.data.experimental.service": ("tf.data.experimental.service", _two_ranks),
     "tf.distribute": ("tf.distribute.ParameterServerStrategy", _two_ranks),
     "tf.errors": ("tf.errors.NOT_FOUND", _errors),
+    "tf.experimental": ("tf.experimental", _summed),
+    "tf.feature_column": ("tf.feature_column", _one_hot),
     "tf.image": ("tf.image.decode_webp", _images),
     "tf.io": ("tf.io.write_graph", _open_and_write),
     "tf.io.decode_json_example": ("tf.io.decode_json_example", _json),
@@ -274,6 +288,8 @@ WAYS: dict[str, tuple[str, Callable[[], None]]] = {
     "tf.app": ("tf.compat.v1.app", _main),
     "tf.flags": ("tf.compat.v1.flags", _argparse),
     "tf.placeholder": ("tf.compat.v1.placeholder", _at_once),
+    "tf.saved_model": ("tf.saved_model", _of_keras),
+    "tf.summary": ("tf.summary", _of_keras),
     "tf.signal": ("tf.signal.mdct", _fft),
     "tf.train": ("tf.train.Checkpoint", _torch),
 }

@@ -255,7 +255,22 @@ WAYS: dict[str, Any] = {
     "its indices, values and dense_shape, which are arrays": lambda p: np.asarray(
         tf.sparse.from_dense([0, 1]).indices
     ),
-    "a NumPy array, or torch, JAX or keras": lambda p: tf.constant([1]) + np.array([1], np.int32),
+    "keras.Variable, or a NumPy array: penstock.tf has no training loops": lambda p: (
+        tf.constant([1]) + np.array([1], np.int32)
+    ),
+    "fit of Keras, jax.grad or torch's autograd: penstock.tf has no training loops": lambda p: (
+        tf.keras.Model.fit
+    ),
+    "numpy, which takes tensors of penstock.tf, for tf.experimental.numpy": lambda p: np.sum(
+        tf.ones([4])
+    ),
+    "tf.one_hot, tf.lookup and tf.cast in a function given to Dataset.map": lambda p: _by_function(
+        lambda x: tf.one_hot(tf.cast(tf.strings.length(x), tf.int32), 4)
+    ),
+    "model.save or model.export of Keras": lambda p: (tf.keras.Model.save, tf.keras.Model.export),
+    "keras.callbacks.TensorBoard, or torch.utils.tensorboard": lambda p: (
+        tf.keras.callbacks.TensorBoard
+    ),
     "ps.open and ps.Loader": _loader,
     "ps.open(...).fingerprint": lambda p: ps.open(p).fingerprint,
     "Dataset.ragged_batch": lambda p: next(iter(tf.data.Dataset.range(2).ragged_batch(2))),
