@@ -15,7 +15,7 @@ from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
 from penstock.storage._numbered_sets import (
     COUNTED,
-    MissingShard,
+    MissingShard as MissingShard,
     complete,
     numbered,
     present,

@@ -82,8 +82,10 @@ class _AsJson(NewFields):
 
     def _as_json(self, texts: pa.Array, name: str, shard: int, first: int) -> pa.Array:
         for row, text in enumerate(texts.to_pylist()):
+            if text is None:
+                continue
             try:
-                _ = text is None or json.loads(text)
+                json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise SchemaError(
                     f"the old values are JSON, and a new one is not: {error}",

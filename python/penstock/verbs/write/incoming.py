@@ -216,8 +216,9 @@ def _name(name: object) -> str:
     return name
 
 
-def _in_numpy(name: str, values: Any) -> Any:
+def _in_numpy(name: str, given: Any) -> Any:
     """Return another library's array, such as a torch tensor, as a NumPy array, and anything else unchanged."""
+    values: Any = given
     ways = ("__arrow_c_stream__", "__arrow_c_array__")
     is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
     if is_known or not hasattr(values, "__array__"):
