@@ -13,13 +13,6 @@ from typing import Any, NamedTuple
 
 from penstock.errors import LimitError, UnsupportedError, not_local, shown
 from penstock.limits import Limits
-from penstock.storage._numbered_sets import (
-    COUNTED,
-    MissingShard as MissingShard,
-    complete,
-    numbered,
-    present,
-)
 from penstock.storage._object_names import (
     has_signs,
     is_folder_name,
@@ -33,6 +26,13 @@ from penstock.storage.hidden import is_fields_job, is_own
 from penstock.storage.image_names import holds_images, is_companion
 from penstock.storage.manifest_mark import without_manifests
 from penstock.storage.mds_index import INDEX_NAME, listed_paths
+from penstock.storage.numbered_sets import (
+    COUNTED,
+    MissingShard,
+    complete,
+    numbered,
+    present,
+)
 from penstock.storage.shard_lists import ShardList, braces, has_braces, shard_list
 from penstock.storage.skipped import (
     BROKEN_LINK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from penstock.storage._numbered_sets import OF
+from penstock.storage.numbered_sets import OF
 
 
 def sets_of_same_name(path: str) -> list[str]:

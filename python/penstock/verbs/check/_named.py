@@ -11,7 +11,8 @@ from penstock.contract.report import Finding
 from penstock.errors import shown
 from penstock.manifests.names import expand
 from penstock.storage.base import Storage
-from penstock.storage.paths import Expanded, MissingShard
+from penstock.storage.numbered_sets import MissingShard
+from penstock.storage.paths import Expanded
 
 
 class Named(NamedTuple):
