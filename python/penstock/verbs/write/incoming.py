@@ -216,16 +216,15 @@ def _name(name: object) -> str:
     return name
 
 
-def _in_numpy(name: str, given: Any) -> Any:
+def _in_numpy(name: str, values: Any) -> Any:
     """Return another library's array, such as a torch tensor, as a NumPy array, and anything else unchanged."""
-    values: Any = given
+    if str(getattr(values, "dtype", "")) == "torch.bfloat16":
+        values = values.float()  # NumPy has no bfloat16, and each of its values is a float32
     ways = ("__arrow_c_stream__", "__arrow_c_array__")
     is_known = isinstance(values, (np.generic, np.ndarray)) or any(hasattr(values, w) for w in ways)
     if is_known or not hasattr(values, "__array__"):
         return values
     try:
-        if str(getattr(values, "dtype", "")) == "torch.bfloat16":
-            values = values.float()  # NumPy has no bfloat16, and each of its values is a float32
         return np.asarray(values)
     except (TypeError, RuntimeError) as error:
         message = f"{type_name(values)} cannot be converted to a NumPy array: {error}"
