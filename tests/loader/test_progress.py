@@ -43,11 +43,11 @@ class SlowSource(LocalSource):
     """A file on a slow disk."""
 
     def read(self, start: int, length: int) -> Any:
-        time.sleep(0.01)
+        time.sleep(0.03)
         return super().read(start, length)
 
     def gather(self, starts: Any, lengths: Any) -> Any:
-        time.sleep(0.01)
+        time.sleep(0.03)
         return super().gather(starts, lengths)
 
     def local_file(self) -> Any:
