@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -248,14 +249,17 @@ def test_an_error_of_the_storage_comes_in_its_place(tmp_path: Path) -> None:
     ps.write({"n": np.arange(400)}, path)
     dataset = ps.open(path)
     reader = dataset.files.reader(0)
-    pick = reader.pick
 
-    def failing(records: np.ndarray) -> object:
-        if 333 in records:
-            raise OSError("the cable is out")
-        return pick(records)
+    def failing(read: Callable[..., object]) -> Callable[..., object]:
+        def call(records: np.ndarray, *columns: object) -> object:
+            if 333 in records:
+                raise OSError("the cable is out")
+            return read(records, *columns)
 
-    reader.pick = failing  # pyright: ignore[reportAttributeAccessIssue]
+        return call
+
+    for name in ("pick", "at_once"):
+        setattr(reader, name, failing(getattr(reader, name)))
     loader = ps.Loader(dataset, 2, order=ps.Sequential(), threads=2)
     found = []
     with pytest.raises(OSError, match="cable"):
