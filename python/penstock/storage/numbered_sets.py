@@ -44,11 +44,12 @@ def present(
 ) -> list[str]:
     """Those of the names of `name@N` that exist. The others are noted as missing, or an error if `missing` is None."""
     found = [name for name in names if name in there]
-    if not found:
-        reason = f"no such file, although {match[0]} includes it"
-        raise FileNotFoundError(errno.ENOENT, reason, names[0])
-    if len(found) < len(names):
-        numbers = [number for number, name in enumerate(names) if name not in there]
+    numbers = [number for number, name in enumerate(names) if name not in there]
+    if not found or (numbers and missing is None):
+        advice = f"; {_ADVICE}" if found else ""
+        reason = f"no such file, although {match[0]} includes it{advice}"
+        raise FileNotFoundError(errno.ENOENT, reason, names[numbers[0]])
+    if numbers:
         note_missing(match["stem"], numbers, len(names), match["rest"], missing)
     return found
 
