@@ -44,6 +44,7 @@ from penstock.tf.selecting import (
     roll,
     scatter_nd,
     tensor_scatter_nd_add,
+    tensor_scatter_nd_sub,
     tensor_scatter_nd_update,
 )
 from penstock.tf.tensor import Tensor, convert_to_tensor
@@ -278,6 +279,7 @@ v1 = _Space(
     string_to_hash_bucket_strong=strings.to_hash_bucket_strong,
     svd=linalg.svd,
     tensor_scatter_add=tensor_scatter_nd_add,
+    tensor_scatter_sub=tensor_scatter_nd_sub,
     tensor_scatter_update=tensor_scatter_nd_update,
     trace=linalg.trace,
     truncated_normal=random.truncated_normal,
