@@ -48,11 +48,16 @@ def test_the_hints_of_the_refusals_work(tmp_path: Path) -> None:
         with pytest.raises(ps.SchemaError) as refused:
             list(ps.open(source, **options))
         assert refused.value.hint is not None
-        assert "schema=...) with float64" in refused.value.hint
+        assert "types={'x': 'float64'}" in refused.value.hint
+        assert [record["x"] for record in ps.open(source, types={"x": "float64"}, **options)] == [
+            1,
+            2,
+            1.5,
+        ]
     (tmp_path / "c.tfrecord").write_bytes(
         (tmp_path / "a.tfrecord").read_bytes() + (tmp_path / "b.tfrecord").read_bytes()
     )
-    with pytest.raises(ps.SchemaError, match=r"schema=\.\.\.\) with float64"):
+    with pytest.raises(ps.SchemaError, match=r"types=\{'x': 'float64'\}"):
         ps.open(tmp_path / "c.tfrecord")
     assert _read(tmp_path / "c.tfrecord", pa.float64()) == [1, 2, 1.5]
 
