@@ -343,3 +343,26 @@ def test_engines_find_nan_which_statistics_leave_out(tmp_path: Path) -> None:
     assert ps.open(path).lazy().filter(pl.col("x") > 5).collect().height == 1
     found = ps.open(path).to_arrow_dataset()
     assert len(duckdb.sql("select x from found where x > 5").fetchall()) == 1
+
+
+def test_statistics_of_a_column_say_nothing_of_a_computed_one_of_its_name(tmp_path: Path) -> None:
+    ps.write({"id": [0, 1], "label": [None, 1]}, tmp_path / "a.parquet")
+    ds = ps.open(tmp_path / "a.parquet").with_columns(
+        {"label": "coalesce(label, 0)", "id": "9 - id"}
+    )
+    assert ds.lazy().filter(pl.col("label") == 0).collect()["id"].to_list() == [9]
+    assert ds.lazy().filter(pl.col("id").is_in([9, 8])).collect().height == 2
+
+
+def test_names_of_folders_say_nothing_of_other_columns_of_their_name(tmp_path: Path) -> None:
+    for year in (2024, 2025):
+        folder = tmp_path / f"year={year}"
+        folder.mkdir()
+        ps.write({"a": [year + 5]}, folder / "x.tfrecord")
+    ds = ps.open(tmp_path)
+    for changed in (
+        ds.with_columns({"year": "year + 1"}),
+        ds.rename({"a": "year", "year": "a"}).with_columns({"year": "year - 4"}),
+    ):
+        found = changed.lazy().filter(pl.col("year") == 2026).collect()
+        assert found.height == 1

@@ -48,6 +48,13 @@ class Filter:
     warn: Callable[[], None] = lambda: None
     """Called when the condition was evaluated on all records. It warns of keys in JSON that no record has."""
 
+    @property
+    def names(self) -> list[str] | None:
+        """The columns that it reads, and those of its bounds; None for all."""
+        if self.columns is None:
+            return None
+        return list(dict.fromkeys([*self.columns, *(bound.field for bound in self.bounds)]))
+
 
 @dataclass(frozen=True, slots=True)
 class Expression:

@@ -102,8 +102,8 @@ class ByCondition(Choice):
 
     @property
     def columns(self) -> list[str] | None:
-        """The columns that the condition reads; None for all."""
-        return self._filter.columns
+        """The columns on which the condition depends; None for all."""
+        return self._filter.names
 
     @property
     def skipped(self) -> Sequence[SkippedRegion]:

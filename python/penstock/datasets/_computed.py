@@ -134,7 +134,7 @@ class ComputedFiles(ViewFiles):
         return columns is not None and self._expressions.keys().isdisjoint(columns)
 
     def answer(self, shard: int, condition: Filter) -> bool | None:
-        return self.base.answer(shard, condition) if self.is_apart_from(condition.columns) else None
+        return self.base.answer(shard, condition) if self.is_apart_from(condition.names) else None
 
 
 class ComputedReader(WrappedReader):

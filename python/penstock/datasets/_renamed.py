@@ -102,7 +102,7 @@ class RenamedFiles(ViewFiles):
         return stored != column or self.base.is_added(column)
 
     def answer(self, shard: int, condition: Filter) -> bool | None:
-        read = condition.columns
+        read = condition.names
         is_same = read is not None and all(self.stored.get(name) == name for name in read)
         return self.base.answer(shard, condition) if is_same else None
 
