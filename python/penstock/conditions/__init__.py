@@ -106,8 +106,8 @@ def holds_of_shard(
 def holds_where_readable(
     found: Filter, batch: pa.RecordBatch, skip: Callable[[int, str], None]
 ) -> np.ndarray:
-    """`Filter.holds`, and False for records whose JSON is broken. `skip` is called with the row and the reason."""
-    from penstock.conditions._json import BrokenJson
+    """`Filter.holds`, and False for records with broken JSON or pictures. `skip` is called with the row and the reason."""
+    from penstock.conditions._json import BrokenValue
 
     holds, start = np.zeros(batch.num_rows, bool), 0
     while start < batch.num_rows:
@@ -115,8 +115,8 @@ def holds_where_readable(
         try:
             holds[start:] = found.holds(rest)
             break
-        except BrokenJson as error:
-            row = _failing_row(found, rest, BrokenJson)
+        except BrokenValue as error:
+            row = _failing_row(found, rest, BrokenValue)
             if row is None:
                 raise
             holds[start : start + row] = found.holds(rest.slice(0, row))
@@ -221,7 +221,13 @@ def columns_of_expression(expression: Any, names: Sequence[str]) -> list[str]:
 
 
 def _by_function(function: Callable[[pa.RecordBatch], Any], batch: pa.RecordBatch) -> np.ndarray:
-    found = function(batch)
+    from penstock.errors import FormatError, SchemaError
+
+    try:
+        found = function(batch)
+    except FormatError as error:
+        # As damage of the file it would be skipped, with all records of the batch behind it.
+        raise SchemaError(f"the function in where= raised an error: {error}") from error
     if isinstance(found, (pa.Array, pa.ChunkedArray)):
         found = _without_nulls(found)
     mask = np.asarray(found)

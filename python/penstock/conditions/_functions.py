@@ -16,7 +16,7 @@ from penstock.columns.numbers import as_arrow
 from penstock.columns.types import is_bytes, is_embedded_image, is_text
 from penstock.conditions._comparing import as_array, compared, plain
 from penstock.conditions._grammar import Call, Literal, type_of
-from penstock.conditions._json import ERRORS, json_values
+from penstock.conditions._json import ERRORS, BrokenValue, json_values
 from penstock.conditions._numbers import as_floats, is_exact, rounded
 from penstock.errors import SchemaError
 
@@ -258,7 +258,7 @@ def _size(side: str, values: pa.Array) -> pa.Array:
     try:
         sizes = pa.array(_core.probe_images(values))
     except _core.KernelError as error:
-        raise SchemaError(f"{side} takes images, but {error.args[0].message}") from None
+        raise BrokenValue(f"{side} takes images, but {error.args[0].message}") from None
     return sizes.field(side).cast(pa.int64())
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from penstock.errors import FormatError, SchemaError
 
 
-class BrokenJson(FormatError, SchemaError):
-    """A text in a column of JSON is not JSON. With `damage="skip"` its record is skipped."""
+class BrokenValue(FormatError, SchemaError):
+    """A text in a column of JSON is not JSON, or bytes are no image. With `damage="skip"` the record is skipped."""
 
 
 def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
@@ -20,7 +20,7 @@ def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:
     no object.
 
     Raises:
-        BrokenJson: a text is not JSON.
+        BrokenValue: a text is not JSON.
         SchemaError: the values have types that have no common type. `name` is the field that it names.
     """
     found = json_values(texts, path, name)
@@ -53,7 +53,7 @@ def _value(text: Any, path: Sequence[str], name: str, broken_is_null: bool) -> A
     except (ValueError, RecursionError) as error:
         if broken_is_null:
             return None
-        raise BrokenJson(f"a text is not JSON: {error}", field=name) from None
+        raise BrokenValue(f"a text is not JSON: {error}", field=name) from None
 
 
 def at_path(value: Any, path: Sequence[str]) -> Any:

@@ -1,10 +1,11 @@
-"""Conditions on JSON in which some texts are broken, or values are of several kinds."""
+"""Conditions on JSON and pictures of which some are broken, or on values of several kinds."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -68,3 +69,35 @@ def test_try_cast_reads_each_value_alone(tmp_path: Path) -> None:
     assert found[:13] == [0, 1, 2, 13, 0, None, 2.5, None, 1, None, None, None, None]
     assert (found[70], len(found) - found.count(None)) == (None, 100 - 7)
     assert ps.open(path).count('try_cast(json.cls, "float64") is null') == 7
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """200 pictures, two of which are none."""
+    texts = ps.encode_images(np.zeros((200, 8, 8, 3), np.uint8), "png").storage.to_pylist()
+    texts[5] = texts[7] = b"junk"
+    ps.write({"id": range(200), "image": pa.array(texts, pa.binary())}, tmp_path / "a.parquet")
+    return tmp_path / "a.parquet"
+
+
+def test_a_record_with_a_broken_picture_is_damaged(pictures: Path) -> None:
+    with pytest.raises(ps.FormatError, match="record 5, field 'image': width takes images"):
+        ps.open(pictures).count("width(image) == 8")
+    ds = ps.open(pictures, damage="skip")
+    assert ds.count("width(image) == 8") == 198
+    assert [region.num_records for region in ds.damage] == [1, 1]
+
+
+def test_an_error_of_a_function_is_not_damage(pictures: Path) -> None:
+    def is_wide(batch: pa.RecordBatch) -> np.ndarray:
+        return np.asarray(ps.images.image_sizes(batch["image"]).field("width")) == 8
+
+    ds = ps.open(pictures, damage="skip")
+    for asked in (
+        ds.count,
+        lambda where: len(ds.filter(where)),
+        lambda where: ds.to_table(where=where),
+    ):
+        with pytest.raises(ps.SchemaError, match="the function in where= raised an error"):
+            asked(is_wide)
+    assert not ds.damage
