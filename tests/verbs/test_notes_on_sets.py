@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import penstock as ps
 
 
-def test_repair_names_the_new_files_of_damaged_ones_only(tmp_path: Path) -> None:
-    paths = ps.write({"id": range(12)}, tmp_path / "x.tfrecord", num_shards=6).paths
+def test_repair_names_the_new_files_of_damaged_ones_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # long names are broken over lines
+    paths = ps.write({"id": range(12)}, "x.tfrecord", num_shards=6).paths
     with open(paths[3], "r+b") as file:
         file.write(b"\0\0")
-    report = ps.repair(paths, into=tmp_path / "whole")
+    report = ps.repair(paths, into="whole")
     lines = [line for line in str(report).splitlines() if line.startswith("wrote")]
     assert lines == [f"wrote {report.paths[3]}", "wrote 5 files without damage"]
 
