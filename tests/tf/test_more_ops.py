@@ -174,6 +174,7 @@ EQUAL: dict[str, Any] = {
         t.signal.rfft(t.range(8.0)), t.signal.irfft(t.signal.rfft(t.range(8.0))),
         t.abs(t.signal.stft(t.sin(t.range(100.0)), 16, 8)), t.signal.linear_to_mel_weight_matrix(4, 17, 8000),
         t.signal.mfccs_from_log_mel_spectrograms(t.sin(t.reshape(t.range(26.0), [2, 13]))),
+        t.signal.rfft(np.arange(8.0)), t.signal.irfft(np.arange(5.0)), t.signal.fft(np.arange(4)), t.signal.ifft([1.0, 2.0]),
     ],
     "sound": lambda t: [
         *t.audio.decode_wav(t.audio.encode_wav(t.constant([[0.5, -1.0], [0.25, 2.0]]), 8000)),

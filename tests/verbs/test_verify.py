@@ -293,9 +293,11 @@ def test_progress_ends_with_everything_done(tmp_path: Path) -> None:
 
 def test_a_missing_shard_is_not_skipped(tmp_path: Path) -> None:
     ps.write({"x": np.arange(30)}, str(tmp_path / "a.tfrecord"), num_shards=3)
-    (tmp_path / "a-00001-of-00003.tfrecord").unlink()
-    with pytest.raises(FileNotFoundError, match="shard 1"):
-        ps.verify(str(tmp_path / "a-*.tfrecord"))
+    lost = tmp_path / "a-00001-of-00003.tfrecord"
+    lost.unlink()
+    report = ps.verify(str(tmp_path / "a-*.tfrecord"))
+    assert [(one.kind, one.file) for one in report.findings] == [("missing", str(lost))]
+    assert not report.ok
 
 
 def test_a_report_is_plain_values_for_json(tmp_path: Path) -> None:

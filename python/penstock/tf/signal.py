@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.tf.arrays import tensor
 from penstock.tf.dtypes import as_dtype
+from penstock.tf.error_classes import InvalidArgumentError
 from penstock.tf.missing import absent_from
 from penstock.tf.tensor import Tensor, convert_to_tensor
 
@@ -28,6 +29,23 @@ __all__ = [
 
 def _array(value: Any) -> np.ndarray[Any, Any]:
     return convert_to_tensor(value).view(np.ndarray)
+
+
+def _preferred(value: Any, kind: type[np.generic]) -> np.ndarray[Any, Any]:
+    """A tensor as it is, and what is not yet a tensor as one of this type, as TensorFlow converts it here."""
+    if isinstance(value, Tensor):
+        return value.view(np.ndarray)
+    given = np.asarray(value)
+    if np.iscomplexobj(given) and not issubclass(kind, np.complexfloating):
+        given = given.real
+    return given.astype(kind)
+
+
+def _complex_only(value: Any, name: str) -> np.ndarray[Any, Any]:
+    given = _preferred(value, np.complex64)
+    if not np.iscomplexobj(given):
+        raise InvalidArgumentError(None, None, f"{name} takes complex numbers, not {given.dtype}")
+    return given
 
 
 def _raised_cosine(length: Any, periodic: bool, dtype: Any, a: float, b: float) -> Tensor:
@@ -98,14 +116,16 @@ def _complex(given: np.ndarray[Any, Any]) -> Any:
 
 def rfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """The Fourier transform of real numbers along the last dimension."""
-    given = _array(input_tensor)
+    given = _preferred(input_tensor, np.float32)
     length = None if fft_length is None else int(np.asarray(fft_length).reshape(-1)[0])
     return tensor(np.fft.rfft(given, length).astype(_complex(given)))
 
 
 def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) -> Tensor:
     """The inverse of `rfft`."""
-    given = _array(input_tensor)
+    given = _preferred(input_tensor, np.complex64)
+    if not np.iscomplexobj(given):
+        raise ValueError(f"irfft takes complex numbers, not {given.dtype}")
     length = None if fft_length is None else int(np.asarray(fft_length).reshape(-1)[0])
     kind = np.float64 if given.dtype == np.complex128 else np.float32
     return tensor(np.fft.irfft(given, length).astype(kind))
@@ -113,13 +133,13 @@ def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) ->
 
 def fft(input: Any, name: str | None = None) -> Tensor:
     """The Fourier transform of complex numbers along the last dimension."""
-    given = _array(input)
+    given = _complex_only(input, "fft")
     return tensor(np.fft.fft(given).astype(given.dtype))
 
 
 def ifft(input: Any, name: str | None = None) -> Tensor:
     """The inverse of `fft`."""
-    given = _array(input)
+    given = _complex_only(input, "ifft")
     return tensor(np.fft.ifft(given).astype(given.dtype))
 
 
