@@ -165,7 +165,26 @@ def changed_since_tasks_were_made() -> Case:
     return Case(lambda: list(task.batches()), advised)
 
 
+def state_in_a_checkpoint() -> Case:
+    ps.write({"id": range(4)}, "a.tfrecord")
+
+    def made() -> ps.Loader:
+        return ps.Loader(ps.open("a.tfrecord"), 1)
+
+    loader = made()
+    next(iter(loader))
+    checkpoint = {"step": 1, "loader": loader.state_dict()}
+
+    def advised() -> None:
+        again = made()
+        again.load_state_dict(checkpoint["loader"])
+        assert [batch["id"].tolist() for batch in again] == [[1], [2], [3]]
+
+    return Case(lambda: made().load_state_dict(checkpoint), advised)
+
+
 CASES: Cases = {
+    "'if it is part of a checkpoint, pass that part'": state_in_a_checkpoint,
     "'open the data again, and make new tasks'": changed_since_tasks_were_made,
     "'open the data again'": (
         changed_while_read,

@@ -54,7 +54,31 @@ def key_that_the_first_records_lack() -> Case:
     return Case(lambda: ps.sort(ds, "meta.n", into="b.parquet"), advised, hint)
 
 
+def word_in_capitals() -> Case:
+    ps.write({"i": [1, 3], "x": [2, 4]}, "a.tfrecord")
+
+    def advised() -> None:
+        assert ps.open("a.tfrecord").count("not i == 3") == 1
+
+    hint = "write `not` in small letters"
+    return Case(lambda: ps.open("a.tfrecord").count("NOT == 3"), advised, hint)
+
+
+def operator_without_blanks() -> Case:
+    ps.write({"i": [1, 3]}, "a.tfrecord")
+
+    def advised() -> None:
+        assert ps.open("a.tfrecord").count("i / 2 == 1.5") == 1
+
+    hint = "write blanks on both sides of an operator, as in i / 2"
+    return Case(lambda: ps.open("a.tfrecord").count("i/2 == 1.5"), advised, hint)
+
+
 CASES: Cases = {
+    "hint_on_capitals(name) or _hint_on_operators(name, columns)": (
+        word_in_capitals,
+        operator_without_blanks,
+    ),
     "f'{option}= with the name of a column that is computed by {cast}'": key_that_the_first_records_lack,
     'f\'open(..., types={{"{column}": "json"}}), if its values are JSON\'': key_of_a_text,
     "'sort by a column of numbers, strings, bytes, times or booleans'": sort_by_lists,

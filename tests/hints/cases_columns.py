@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
+from pyarrow import parquet
 from steps import Case, Cases, apart, rows
 
+import datasets
 import penstock as ps
 
 # -- batches --------------------------------------------------------------------------------------
@@ -405,7 +407,27 @@ def function_of_nothing() -> Case:
     return Case(lambda: add(late), advised)
 
 
+def picture_by_its_path() -> Case:
+    Image.new("RGB", (3, 2)).save("a.png")
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    images = pa.array([{"bytes": None, "path": "a.png"}], kind)
+    parquet.write_table(pa.table({"image": images}), "a.parquet")
+
+    def decoded(path: str) -> tuple[int, ...]:
+        return ps.decode_images(ps.open(path).to_table()["image"])[0].shape
+
+    def advised() -> None:
+        ds = datasets.Dataset.from_parquet("a.parquet", cache_dir="cache")
+        ds = ds.cast_column("image", datasets.Image())
+        ds = ds.with_format("arrow").map(datasets.table.embed_table_storage, batched=True)
+        ds.to_parquet("b.parquet")
+        assert decoded("b.parquet") == (2, 3, 3)
+
+    return Case(lambda: decoded("a.parquet"), advised)
+
+
 CASES: Cases = {
+    "'ds.with_format(\"arrow\").map(datasets.table.embed_table_storage, batched=True) puts the bytes of such files into a dataset of Hugging Face, which can then be saved again'": picture_by_its_path,
     "'0 <= start <= stop <= order.length(num_records)'": positions,
     "f'fill={{{path!r}: {(-1 if path in labels else usual(type_))!r}}}'": unfit_number,
     "f'fill={{{error.field!r}: {value!r}}}'": unfit_field,
@@ -430,10 +452,10 @@ CASES: Cases = {
     '"num_workers=0, because the loader has threads; or torchdata\'s StatefulDataLoader"': (
         place_of_workers
     ),
-    "'a batch_size that the devices can share evenly; drop_last=True or uneven=\"pad\" if only the last batch is too short'": (
-        short_last_batch,
-        uneven_batches,
+    'f\'drop_last=True or uneven="pad" of Loader for the last batch; uneven="pad" if damaged records are skipped; a map that returns a multiple of {each} records\'': (
+        short_last_batch
     ),
+    "f'a batch_size that is a multiple of {each}'": uneven_batches,
     "'by= joins a table by a key'": too_few_values,
     "\"by={'field': 'column'} joins by columns of two names\"": key_of_another_name,
     "'columns= names the columns to use'": key_beside_a_column,

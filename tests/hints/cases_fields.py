@@ -298,34 +298,6 @@ def more_than_memory() -> Case:
     return apart(LARGE)
 
 
-SHAPES = """
-import jax, numpy as np
-import penstock as ps
-from jax.experimental import multihost_utils
-
-ps.write({"a": [1, 2, 3, 4]}, "a.parquet", overwrite=True)
-mesh = jax.make_mesh((1,), ("data",))
-sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-jax.process_count = lambda: 2  # the other one has the same shapes
-multihost_utils.process_allgather = lambda mine: np.stack([mine, mine])
-
-def batches(width):
-    def map(batch):
-        return {"a": np.repeat(batch["a"][:, None], width(batch["a"]), 1)}
-    return list(ps.Loader(ps.open("a.parquet"), 2, map=map).jax(sharding=sharding))
-
-def fails():
-    batches(lambda a: int(a[0]))
-
-def advised():
-    assert [batch["a"].tolist() for batch in batches(lambda a: 1)] == [[[1], [2]], [[3], [4]]]
-"""
-
-
-def shapes_that_differ() -> Case:
-    return apart(SHAPES, JAX_PLATFORMS="cpu")
-
-
 def other_csv() -> Case:
     ps.write({"id": [1, 2]}, "a.tfrecord")
     Path("a.csv").write_text("id;score\n1;10\n2;20\n3\n")
@@ -365,7 +337,4 @@ CASES: Cases = {
     ),
     "command('penstock', 'schema', path)": other_type_appended,
     "f\"{error.hint}; or {raise_limit('batch_bytes', ...)}\"": large_batch,
-    "'uneven=\"pad\" if damaged records are skipped, Image(size=...), pad_to=..., or a map whose results always have the same shape'": (
-        shapes_that_differ
-    ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steps import Case, Cases, apart
+from steps import Case, Cases
 
 import penstock as ps
 
@@ -34,43 +34,7 @@ def lists_of_one_value() -> Case:
     return Case(packed, advised, hint)
 
 
-HOSTS = """
-import jax, numpy as np
-import penstock as ps
-from jax.experimental import multihost_utils
-
-ps.write({"a": [1, 2, 3, 4]}, "a.parquet", overwrite=True)
-mesh = jax.make_mesh((1,), ("data",))
-sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-said = []
-
-def of_process(seed, others):
-    jax.process_count = lambda: 2
-
-    def gathered(mine):
-        said.append(mine)
-        return np.stack([mine, others.pop(0) if others else mine])
-
-    multihost_utils.process_allgather = gathered
-    order = ps.Shuffled(seed)
-    loader = ps.Loader(ps.open("a.parquet"), 1, order=order, rank=0, world_size=2)
-    return [batch["a"].tolist() for batch in loader.jax(sharding=sharding)]
-
-of_process(1, [])
-first = said.copy()
-
-def fails():
-    of_process(2, first.copy())
-
-def advised():
-    assert len(of_process(1, first.copy())) == 2
-"""
-
 CASES: Cases = {
     "f'{argument}={{{columns[0]!r}: token, ...}}'": an_end_without_a_token,
     "_hint_of_lists(column, type_)": lists_of_one_value,
-    "'the same files, arguments and seeds in all processes. Of damaged files, a host whose index is from before the"
-    " damage may count other records: repair them, or share the folder of index='": lambda: apart(
-        HOSTS, JAX_PLATFORMS="cpu"
-    ),
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cases_jax import padding_of_two_processes
 from PIL import Image
 from steps import Case, Cases, Make, apart, rows
 
@@ -378,17 +379,6 @@ def lists_in_global_arrays() -> Case:
     return _both(IN_JAX.replace("REFUSED", "next(iter(batches()))"))._replace(hint=PADDED)
 
 
-def padding_of_several_processes() -> Case:
-    several = """
-    real, jax.process_count = jax.process_count, lambda: 2
-    try:
-        batches(ragged="pad")
-    finally:
-        jax.process_count = real
-"""
-    return _both(IN_JAX.replace("    REFUSED", several))._replace(hint=PADDED)
-
-
 def folders_of_tensorflow() -> Case:
     Path("saved").mkdir()
     Path("saved/snapshot.metadata").write_bytes(b"")
@@ -427,6 +417,24 @@ def advised():
     assert tf.cast(tf.constant([1.5]), tf.bfloat16).numpy()[0] == 1.5
 """
 
+LAYERS = """
+import importlib.util, sys
+
+import penstock.tf as tf
+
+find, sys.modules["tensorflow"] = importlib.util.find_spec, None
+importlib.util.find_spec = lambda name, *more: None if name == "tensorflow" else find(name, *more)
+
+def fails():
+    tf.keras.layers.StringLookup
+
+def advised():
+    values = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+    table = tf.lookup.StaticHashTable(values, 0)
+    numbers = tf.data.Dataset.from_tensor_slices(["b", "c"]).map(table.lookup)
+    assert list(numbers.as_numpy_iterator()) == [2, 0]
+"""
+
 WITHOUT_KERAS = """
 import os, sys
 
@@ -461,7 +469,10 @@ CASES: Cases = {
         _way(in_numpy("cbrt"), "tf.compat.v1.cbrt", _cube_root),
         _way(IN_TENSORFLOW, "tf.math.lgamma", _tensorflow),
     ),
-    "_fixed(name)": (lists_in_global_arrays, padding_of_several_processes),
+    "_fixed(name)": (lists_in_global_arrays, padding_of_two_processes),
+    "'tf.lookup tables and tf.strings in a function given to Dataset.map: see \"Functions of Keras that need TensorFlow\" in docs/guide/tensorflow.md'": lambda: (
+        apart(LAYERS)
+    ),
     "'ragged=\"pad\"'": lists_for_keras,
     "'return its result'": a_function_without_a_result,
 }

@@ -56,8 +56,8 @@ def dtype_name(dtype: Any) -> str:
 def check_mode(mode: Any, given: dict[str, Any]) -> None:
     """Check the mode, and that nothing is given for each colour of an image without colours."""
     if mode not in ("rgb", "grey"):
-        hint = "'stored' has as many channels as each image, which a batch cannot"
-        raise ValueError(f"unknown mode={mode!r}; known: rgb, grey ({hint})")
+        reason = "'stored' has as many channels as each image, which a batch cannot"
+        raise ValueError(f"unknown mode={mode!r}; known: rgb, grey ({reason})")
     for name, value in given.items():
         if mode == "grey" and isinstance(value, tuple):
             raise ValueError(f"{name} must be one number with mode='grey', not {value}")

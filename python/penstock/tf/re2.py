@@ -212,8 +212,8 @@ class _Translation:
         elif after in _LETTERS or (after.isascii() and not after.isalnum()):
             self.at += 2
             return ord(_LETTERS.get(after, after))
-        hint = " (penstock matches characters, not bytes)" if after == "C" else ""
-        raise _PatternError(f"invalid escape sequence: \\{after}{hint}")
+        note = " (penstock matches characters, not bytes)" if after == "C" else ""
+        raise _PatternError(f"invalid escape sequence: \\{after}{note}")
 
     def _class(self) -> None:
         begin = self.at
