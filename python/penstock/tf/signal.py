@@ -37,7 +37,7 @@ def _preferred(value: Any, kind: type[np.generic]) -> np.ndarray[Any, Any]:
         return value.view(np.ndarray)
     given = np.asarray(value)
     if np.iscomplexobj(given) and not issubclass(kind, np.complexfloating):
-        given = given.real
+        given = np.real(given)
     return given.astype(kind)
 
 
