@@ -82,9 +82,8 @@ def _floats(array: Any, wanted: pa.DataType) -> Any:
         if whole is not None and (not len(whole) or np.abs(whole).max() <= _WHOLE):
             found = as_arrow(whole / 10.0**scale)
             return _compute().if_else(array.is_valid(), found, None) if array.null_count else found
-    return array.cast(pa.string()).cast(
-        wanted
-    )  # the text is exact, and parsed to the nearest float
+    # The text is exact, and is parsed to the nearest float.
+    return array.cast(pa.string()).cast(wanted)
 
 
 def whole_numbers(array: Any) -> np.ndarray | None:

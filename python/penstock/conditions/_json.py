@@ -12,7 +12,7 @@ from penstock.errors import FormatError, SchemaError
 
 
 class BrokenValue(FormatError, SchemaError):
-    """A text in a column of JSON is not JSON, or bytes are no image. With `damage="skip"` the record is skipped."""
+    """A text in a column of JSON is not JSON, or bytes are not an image. With `damage="skip"` the record is skipped."""
 
 
 def json_field(texts: pa.Array, path: Sequence[str], name: str) -> pa.Array:

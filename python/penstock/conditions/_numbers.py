@@ -16,9 +16,9 @@ from penstock.conditions._grammar import Literal, Written
 _MOST_DIGITS = 76
 """The most digits of Arrow's decimals."""
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}
-"""The digits of an integer with so many bits; one more for uint64."""
+"""The most decimal digits of an integer, by its number of bits. uint64 has one more."""
 _WIDE = Context(prec=1000)
-_ARITHMETIC = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
+ARITHMETIC = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 _OF_DECIMALS = {
     "+": _WIDE.add,
     "-": _WIDE.subtract,
@@ -208,7 +208,7 @@ def of_decimals(sign: str, left: Any, right: Any) -> pa.Array | None:
         return None
     if sign == "%":
         return _remainders(*wide, _decimal(precision, scale))
-    return getattr(compute, _ARITHMETIC[sign])(*wide)
+    return getattr(compute, ARITHMETIC[sign])(*wide)
 
 
 def _remainders(left: Any, right: Any, type_: pa.DataType) -> pa.Array:

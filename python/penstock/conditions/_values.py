@@ -34,10 +34,9 @@ from penstock.conditions._grammar import (
 )
 from penstock.conditions._joining import joined
 from penstock.conditions._json import json_field
-from penstock.conditions._numbers import as_floats, of_decimals, of_literals
+from penstock.conditions._numbers import ARITHMETIC, as_floats, of_decimals, of_literals
 from penstock.errors import SchemaError
 
-_ARITHMETIC = {"+": "add_checked", "-": "subtract_checked", "*": "multiply_checked"}
 _PYTHON = {
     "+": operator.add,
     "-": operator.sub,
@@ -269,8 +268,8 @@ def _arithmetic(sign: str, left: Any, right: Any) -> Any:
     if exact is not None:
         return exact
     left, right = _numbers(left, right)
-    if sign in _ARITHMETIC:
-        return getattr(compute, _ARITHMETIC[sign])(left, right)
+    if sign in ARITHMETIC:
+        return getattr(compute, ARITHMETIC[sign])(left, right)
     right = compute.if_else(compute.equal(right, 0), None, right)
     if sign == "/":
         return compute.divide(as_floats(left), as_floats(right))

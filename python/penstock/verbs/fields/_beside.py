@@ -112,7 +112,10 @@ def keep_beside(
         check_on(on, new, dataset, every)
     with Unfinished(dataset, name, new, overwrite=overwrite) as unfinished:
         if on is None:
-            here = lambda shard: unfinished.values(shard, columns_of(dataset, shard, new, threads))  # noqa: E731
+
+            def here(shard: int) -> Iterator[pa.RecordBatch]:
+                return unfinished.values(shard, columns_of(dataset, shard, new, threads))
+
             return write_overlay(dataset, name, new.schema, here, overwrite=overwrite)
         todo, made = unfinished.missing(), dict[int, list[pa.RecordBatch]]()
 
@@ -122,6 +125,8 @@ def keep_beside(
                 made[shard] = batches
                 yield shard
 
-        there = lambda shard: unfinished.values(shard, made.pop(shard, ()))  # noqa: E731
+        def there(shard: int) -> Iterator[pa.RecordBatch]:
+            return unfinished.values(shard, made.pop(shard, ()))
+
         how: dict[str, Any] = {"overwrite": overwrite, "shards": computed()}
         return write_overlay(dataset, name, new.schema, there, **how)

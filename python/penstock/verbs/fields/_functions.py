@@ -31,9 +31,8 @@ def _facts(value: Any, seen: set[int]) -> Iterator[str]:
         for part in cast("tuple[Any, ...]", value):
             yield from _facts(part, seen)
     elif isinstance(value, frozenset):
-        yield repr(
-            sorted(map(repr, cast("frozenset[Any]", value)))
-        )  # its order differs in each process
+        # Its order differs in each process.
+        yield repr(sorted(map(repr, cast("frozenset[Any]", value))))
     elif id(value) not in seen:
         seen.add(id(value))
         yield from _facts_of_function(value, seen)

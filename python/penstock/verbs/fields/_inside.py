@@ -14,7 +14,7 @@ from penstock.columns.casts import fitted
 from penstock.columns.types import is_json
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
-from penstock.verbs.fields._values import NewFields, filled
+from penstock.verbs.fields._values import NewFields, Reshaped, filled
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -48,7 +48,7 @@ def _has_field(type_: pa.DataType, path: Sequence[str]) -> bool:
     return True
 
 
-class _Inside(NewFields):
+class _Inside(Reshaped):
     def __init__(
         self,
         dataset: Dataset,
@@ -56,7 +56,7 @@ class _Inside(NewFields):
         inside: dict[str, tuple[str, list[str]]],
         keeps: bool,
     ) -> None:
-        self._dataset, self._new, self._inside, self._keeps = dataset, new, inside, keeps
+        self._dataset, self._inside, self._keeps = dataset, inside, keeps
         columns = list(dict.fromkeys(column for column, _ in inside.values()))
         for column in columns:
             if column in new.schema.names:
@@ -65,8 +65,7 @@ class _Inside(NewFields):
         whole = [field for field in new.schema if field.name not in inside]
         changed = [dataset.schema.field(column) for column in columns]
         schema = pa.schema([*whole, *changed])
-        super().__init__(schema, list(dict.fromkeys([*new.reads, *columns])))
-        self.is_computed = new.is_computed
+        super().__init__(new, schema, list(dict.fromkeys([*new.reads, *columns])))
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
@@ -87,19 +86,6 @@ class _Inside(NewFields):
 
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         return self._new.matched(old.select(list(self._new.reads)))
-
-    @property
-    def checked(self) -> tuple[str, ...]:
-        return self._new.checked
-
-    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
-        self._new.check(shard, first, old)
-
-    def emptied(self) -> list[str]:
-        return self._new.emptied()
-
-    def notes(self, old: Dataset, threads: int | None) -> tuple[str, ...]:
-        return self._new.notes(old, threads)
 
     def facts(self) -> Any:
         return [*super().facts(), sorted(self._inside.items()), self._new.facts()]

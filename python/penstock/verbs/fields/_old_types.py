@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.columns.types import is_bytes, is_json, is_text
 from penstock.datasets.dataset import Dataset
 from penstock.errors import SchemaError
-from penstock.verbs.fields._values import NewFields
+from penstock.verbs.fields._values import NewFields, Reshaped
 
 _SHOWN_CHARACTERS = 60
 
@@ -30,13 +30,12 @@ def with_old_types(dataset: Dataset, new: NewFields) -> NewFields:
     return _AsJson(dataset, new, found) if found else new
 
 
-class _AsJson(NewFields):
+class _AsJson(Reshaped):
     def __init__(self, dataset: Dataset, new: NewFields, names: set[str]) -> None:
-        self._dataset, self._new, self._names = dataset, new, names
+        self._dataset, self._names = dataset, names
         self._paths = dataset.paths
         fields = [f.with_type(pa.json_()) if f.name in names else f for f in new.schema]
-        super().__init__(pa.schema(fields), new.reads)
-        self.is_computed = new.is_computed
+        super().__init__(new, pa.schema(fields), new.reads)
 
     def batch(
         self, shard: int, first: int, num_records: int, old: pa.RecordBatch | None
@@ -54,19 +53,6 @@ class _AsJson(NewFields):
 
     def matched(self, old: pa.RecordBatch) -> np.ndarray:
         return self._new.matched(old)
-
-    @property
-    def checked(self) -> tuple[str, ...]:
-        return self._new.checked
-
-    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
-        self._new.check(shard, first, old)
-
-    def emptied(self) -> list[str]:
-        return self._new.emptied()
-
-    def notes(self, old: Dataset, threads: int | None) -> tuple[str, ...]:
-        return self._new.notes(old, threads)
 
     def facts(self) -> Any:
         return [*super().facts(), self._new.facts()]

@@ -82,7 +82,7 @@ class Unfinished:
     def missing(self) -> list[int]:
         """Return the shards whose values are still to be computed."""
         shards = range(len(self._paths))
-        return [shard for shard in shards if self._stored(shard) is None]
+        return [shard for shard in shards if not self._is_stored(shard)]
 
     def values(self, shard: int, computed: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the values of a shard, as they are stored, or as they are computed and then stored."""
@@ -98,6 +98,12 @@ class Unfinished:
         finally:
             stored.close()
 
+    def _is_stored(self, shard: int) -> bool:
+        stored = self._stored(shard)
+        if stored is not None:
+            stored.close()
+        return stored is not None
+
     def _stored(self, shard: int) -> Overlay | None:
         if self._paths[shard] not in self._there:
             return None
@@ -105,7 +111,10 @@ class Unfinished:
             found = self._opened(shard)
         except FormatError:
             return None
-        return found if identify(self._dataset, shard).fits(found.identity) else None
+        if identify(self._dataset, shard).fits(found.identity):
+            return found
+        found.close()
+        return None
 
     def _opened(self, shard: int) -> Overlay:
         return Overlay(self._paths[shard], self._place, self._dataset.options.limits)

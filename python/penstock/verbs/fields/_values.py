@@ -96,6 +96,29 @@ class NewFields:
         return [str(self.schema), self.reads]
 
 
+class Reshaped(NewFields):
+    """The values of other new fields in other columns. What is asked of the table or function behind them is asked of
+    those."""
+
+    def __init__(self, new: NewFields, schema: pa.Schema, reads: Sequence[str]) -> None:
+        super().__init__(schema, reads)
+        self._new = new
+        self.is_computed = new.is_computed
+
+    @property
+    def checked(self) -> tuple[str, ...]:
+        return self._new.checked
+
+    def check(self, shard: int, first: int, old: pa.RecordBatch) -> None:
+        self._new.check(shard, first, old)
+
+    def emptied(self) -> list[str]:
+        return self._new.emptied()
+
+    def notes(self, old: Dataset, threads: int | None) -> tuple[str, ...]:
+        return self._new.notes(old, threads)
+
+
 def check_all(new: NewFields, old: Dataset, shards: Sequence[int], threads: int | None) -> None:
     """Raise SchemaError if a record lacks a value, before the first of several files is written. `shards` has the number
     of each file of `old` in the job."""
